@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer.main
 
-from dpselect.cli import app
+from dpselect.app.cli import app
 
 _MARK = re.compile(r"^<!-- command: ([\w ]+) -->$", flags=re.MULTILINE)
 _FEW = 3  # choices that stand behind their option

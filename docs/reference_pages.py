@@ -19,7 +19,7 @@ from name_pages import page_of
 from sphinx.util.typing import stringify_annotation
 
 from accounting.frozen import Frozen
-from dpselect.cli.mechanisms import explained
+from dpselect.app.cli.mechanisms import explained
 
 REFERENCE = Path(__file__).parent / "reference"
 _MARK = re.compile(r"^<!-- pages: ([\w.]+)((?: \w+)*) -->$", flags=re.MULTILINE)

@@ -6,10 +6,13 @@ from . import pate as pate
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
-from .continual import ContinualTopK as ContinualTopK
+from .app.planning import plan as plan
+from .app.release.answer import Answer as Answer
+from .app.release.topk import topk as topk
 from .errors import DpSelectError as DpSelectError
 from .mechanisms import AboveThreshold as AboveThreshold
 from .mechanisms import CanonicalTopK as CanonicalTopK
+from .mechanisms import ContinualTopK as ContinualTopK
 from .mechanisms import DiscoverThenSelect as DiscoverThenSelect
 from .mechanisms import ExponentialMechanism as ExponentialMechanism
 from .mechanisms import FirstStable as FirstStable
@@ -32,10 +35,7 @@ from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TopStable as TopStable
 from .mechanisms import WithValues as WithValues
-from .plan.asked import plan as plan
 from .plan.profile import Profile as Profile
-from .release.answer import Answer as Answer
-from .release.topk import topk as topk
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection

@@ -80,38 +80,34 @@ def test_no_import_cycles() -> None:
     assert sorted(graph) == []
 
 
-# Rooms of the application. All others are the framework, a new one too.
-APPLICATION = ("spec", "events", "release", "continual", "cli")
-# Modules that are the application's and still lie in a room of the framework. The list only gets
-# shorter.
-MISPLACED = {
-    "dpselect.__main__": "the command itself",
-    "dpselect.pate.job": "a job that resumes, from a LabelSpec",
-    "dpselect.plan.asked": "a PlanSpec's answer",
-    "dpselect.plan.horizon_plan": "a series is in the room of the application",
-    "dpselect.plan.profile": "a profile may be read from a public log",
+# Public names of the framework's packages behind which the application stands. Each imports it when
+# the name is used.
+DOORS = {
+    "dpselect.__main__": "the command",
+    "dpselect.continual": "dps.continual.run and its like",
+    "dpselect.events": "dps.events.read and its like",
+    "dpselect.pate": "dps.pate.label",
+    "dpselect.plan": "dps.plan(...)",
+    "dpselect.plan.profile": "Profile.of_log and Profile.of_csv read public files",
 }
 
 
 def test_the_framework_does_not_import_the_application() -> None:
-    """Mechanisms, curves and accounting work without a log: no module of the framework imports a
-    room of the application.
+    """Mechanisms, curves and accounting work without a log: what imports `dpselect.app` lies in it,
+    or is a public door.
     """
-    rooms = tuple(f"dpselect.{room}" for room in APPLICATION)
-    imports = {
-        module: {name for name in _imports(module) if name.startswith(rooms)} for module in SOURCES
-    }
     upwards = {
-        module for module, names in imports.items() if names and not module.startswith(rooms)
+        module
+        for module in SOURCES
+        if any(name.startswith("dpselect.app") for name in _imports(module))
     }
-    assert {module: imports[module] for module in upwards - MISPLACED.keys()} == {}
-    assert sorted(MISPLACED.keys() - upwards) == []
+    assert {module for module in upwards if not module.startswith("dpselect.app")} == set(DOORS)
 
 
 def test_temporary_folders_are_made_in_one_place() -> None:
     """What a signal has to remove is known to one module."""
     assert [module for module in SOURCES if "tempfile" in SOURCES[module].read_text()] == [
-        "dpselect.events.engine"
+        "dpselect.app.events.engine"
     ]
 
 
@@ -122,7 +118,7 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
     """
     member = members()[kind]
     assert member.__name__.lower() == kind.replace("_", "")
-    homes = (dpselect.mechanisms, dpselect.ranking, dpselect.pate, dpselect.continual)
+    homes = (dpselect.mechanisms, dpselect.ranking, dpselect.pate)
     assert any(getattr(home, member.__name__, None) is member for home in homes)
     # What selects from no scores has no box of scores to be enumerated on:
     # tests/laws/test_repeat_and_select.py and test_continual.py have its laws.
@@ -165,7 +161,7 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 TWICE = {
     *("__init__.py", "base.py", "errors.py"),  # of a package
     # of a command, and of what Python asks alike
-    *("request.py", "topk.py", "plan.py", "ledger.py"),
+    *("request.py", "topk.py", "plan.py", "ledger.py", "continual.py"),
     "repeat_and_select.py",  # a curve, and the mechanism that has it
 }
 

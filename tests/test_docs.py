@@ -9,8 +9,8 @@ import pytest
 from build.util import project_wheel_metadata
 from typer.testing import CliRunner
 
-from dpselect.cli.app import app
-from dpselect.cli.guard import EXPLAINED
+from dpselect.app.cli.app import app
+from dpselect.app.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -48,14 +48,14 @@ DEFAULT = (
 
 
 STEPS: list[tuple[str, str, set[str]]] = [
-    ("import", "import accounting as acc, dpselect as dps, dpselect.cli", set()),
+    ("import", "import accounting as acc, dpselect as dps, dpselect.app.cli", set()),
     ("curves", CURVES, set()),
     ("a release", RELEASE, set()),
     ("a conversion", "acc.ZCDP(rho=0.1).epsilon(1e-6)", set()),
-    ("topk --help", "import dpselect.cli.topk", set()),
+    ("topk --help", "import dpselect.app.cli.topk", set()),
     ("a default", DEFAULT, {"scipy.special"}),  # tails of noises choose it
     ("ledger", "acc.Ledger", {"scipy.special", "sqlalchemy"}),
-    ("ledger show", "import dpselect.cli.ledger", {"scipy.special", "sqlalchemy"}),
+    ("ledger show", "import dpselect.app.cli.ledger", {"scipy.special", "sqlalchemy"}),
     (
         "a plan",
         "plan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)",
@@ -101,7 +101,8 @@ def test_help_waits_for_no_arrays() -> None:
     to import.
     """
     script = (
-        "import sys\nimport dpselect.cli\nprint({'numpy', 'pydantic', 'duckdb'} & set(sys.modules))"
+        "import sys\nimport dpselect.app.cli\n"
+        "print({'numpy', 'pydantic', 'duckdb'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
@@ -116,7 +117,7 @@ def test_a_command_ends_without_looking_for_garbage() -> None:
     """
     script = """
 import gc
-from dpselect.cli import main
+from dpselect.app.cli import main
 try:
     main()
 except SystemExit as left:
@@ -138,7 +139,7 @@ for name in ("fork", "register_at_fork", "fchmod", "getuid"):
     delattr(os, name)
 for name in ("fcntl", "resource", "pwd"):
     sys.modules[name] = None
-import accounting as acc, dpselect as dps, dpselect.cli, dpselect.pate, dpselect.plan, dpselect.ranking
+import accounting as acc, dpselect as dps, dpselect.app.cli, dpselect.pate, dpselect.plan, dpselect.ranking
 with acc.Ledger.open("sqlite:///privacy.db") as ledger:
     ledger.create_dataset("visits", acc.Budget(rho=9.0, delta=1e-6), "add_remove")
     counts = dps.Scores([5], sensitivity=dps.Sensitivity())

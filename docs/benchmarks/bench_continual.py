@@ -27,8 +27,8 @@ from harness import DATA, options, product, show
 
 import accounting as acc
 import dpselect as dps
-from dpselect.continual import state as states
-from dpselect.continual.horizon import close
+from dpselect.app.continual import state as states
+from dpselect.app.continual.horizon import close
 from dpselect.plan import Profile, TopKRequest, fitted
 from dpselect.sampling import sampler
 

@@ -19,7 +19,7 @@ import numpy as np
 from harness import options, show
 
 from dpselect import pate
-from dpselect.pate.votes_file import VotesFile
+from dpselect.app.labeling.votes_file import VotesFile
 
 
 def model_of(trial: pate.TrialVotes) -> pate.VotesModel:

@@ -25,9 +25,9 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
+from dpselect.app.planning import plan
 from dpselect.plan import Profile
-from dpselect.plan.asked import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GOALS = {

@@ -395,7 +395,7 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
             "count": count,
             "window": window,
             "relation": relation,
-            "users": dps.continual.HorizonClip(cells=1),
+            "users": dps.mechanisms.HorizonClip(cells=1),
         }
         horizon = dps.ContinualTopK(k=2, periods=30, scale=20.0, delta=None, **settings)
         # A public item that one user touches in the first period: all of its noisy measurements can

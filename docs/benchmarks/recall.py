@@ -18,13 +18,13 @@ from harness import DATA
 from numpy.typing import NDArray
 
 import accounting as acc
+from dpselect.app.release.answer import Answer
+from dpselect.app.release.question import Question
+from dpselect.app.release.run import chosen, stage
+from dpselect.app.spec import TopKSpec
 from dpselect.noise import by_name
 from dpselect.plan import Choice, TopKRequest
 from dpselect.plan.default import GENEROUS
-from dpselect.release.answer import Answer
-from dpselect.release.question import Question
-from dpselect.release.run import chosen, stage
-from dpselect.spec import TopKSpec
 
 LOGS = ["gowalla", "nyc", "tky"]
 OVER_TIME = ["films", "messages"]

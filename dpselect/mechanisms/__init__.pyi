@@ -4,6 +4,9 @@ from .base import AnyMechanism as AnyMechanism
 from .base import Mechanism as Mechanism
 from .base import members as members
 from .canonical import CanonicalTopK as CanonicalTopK
+from .continual_top_k import ContinualTopK as ContinualTopK
+from .continual_top_k import HorizonClip as HorizonClip
+from .continual_top_k import HorizonCounts as HorizonCounts
 from .discover_then_select import DiscoverThenSelect as DiscoverThenSelect
 from .gaps import GaussianGap as GaussianGap
 from .gaps import LargeGap as LargeGap

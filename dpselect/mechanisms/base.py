@@ -693,7 +693,7 @@ MECHANISMS: Registry[Mechanism] = Registry(
     "mechanism",
     "dpselect.mechanisms",
     InvalidMechanism,
-    homes=("dpselect.mechanisms", "dpselect.pate", "dpselect.ranking", "dpselect.continual"),
+    homes=("dpselect.mechanisms", "dpselect.pate", "dpselect.ranking"),
 )
 
 

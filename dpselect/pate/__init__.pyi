@@ -1,10 +1,9 @@
+import dpselect.app.labeling.job
 import dpselect.errors
 
 from .ballots import Ballots as Ballots
 from .data_dependent_privacy import DataDependentPrivacy as DataDependentPrivacy
 from .data_dependent_privacy import data_dependent as data_dependent
-from .job import Labels as Labels
-from .job import label as label
 from .plan import Outlook as Outlook
 from .plan import PoorOutlook as PoorOutlook
 from .plan import Prediction as Prediction
@@ -24,3 +23,5 @@ from .voting import TauVoting as TauVoting
 from .voting import TopVotes as TopVotes
 
 InvalidBallots = dpselect.errors.InvalidBallots
+Labels = dpselect.app.labeling.job.Labels
+label = dpselect.app.labeling.job.label

@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 class _Callable(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from dpselect.plan.asked import plan
+        from dpselect.app.planning import plan
 
         return plan(*arguments, **options)
 

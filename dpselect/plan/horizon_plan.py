@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from accounting import Budget
 from accounting.risk import Risk
 from accounting.wording import format_number
-from dpselect.continual import means
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import means_over_time as means
+from dpselect.mechanisms.continual_top_k import UNIT, ContinualTopK
 from dpselect.mechanisms.release import public_grid
 from dpselect.plan.forecast import Forecast, Forecaster, MadeUpUsers, judged, top_of
 from dpselect.plan.plan import Plan, Section, share

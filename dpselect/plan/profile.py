@@ -5,7 +5,6 @@ A `Profile` is declared, or that of a public log.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +19,7 @@ from pydantic import Field
 from accounting.address import masked
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Real
-from dpselect.errors import EventLogError, InvalidRequest
-from dpselect.events.file_options import FILE_OPTIONS
-from dpselect.events.sources.base import Column
+from dpselect.errors import InvalidRequest
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -34,14 +31,6 @@ Law = Literal["curve", "counts"]
 MOST_USERS = 10**15
 """Most users, and most items of one user. Beyond it a float cannot represent a single one."""
 
-_PAIRS_OF = (
-    "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT"
-    " NULL"
-)
-_COUNTS = (
-    "SELECT n, count(*) AS many FROM (SELECT count(*) AS n FROM pairs GROUP BY {column}) GROUP BY n"
-    " ORDER BY n"
-)
 _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 # first ranks of an uneven shape, and the standard deviation of their logarithms
@@ -279,11 +268,13 @@ class Profile:
                 f"the counts in {masked(path)} may be private: a plan that looks at private counts"
                 " leaks them. If they were published or made up, declare it (public=True)"
             )
+        from dpselect.app.events.public_counts import counts_in
+
         words = f"public counts in {Path(path).name}" + (
             "" if column is None else f", column {column}"
         )
         return cls.of_counts(
-            _counts_in(Path(path), column),
+            counts_in(Path(path), column),
             public=True,
             items_per_user=items_per_user,
             description=words,
@@ -294,8 +285,8 @@ class Profile:
         cls,
         path: Path | str,
         *,
-        user: Column | Sequence[Column],
-        item: Column | Sequence[Column],
+        user: str | int | Sequence[str | int],
+        item: str | int | Sequence[str | int],
         public: bool = False,
         **files: Any,
     ) -> Self:
@@ -323,15 +314,15 @@ class Profile:
                 f"the log {masked(path)} may be private: a plan that looks at a private log leaks"
                 " it. If it was published or made up, declare it (public=True)"
             )
-        for name in files.keys() - FILE_OPTIONS:
-            raise InvalidRequest(
-                f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log:"
-                " leave it out, or write the events that are meant into a file of their own; the"
-                f" options are {', '.join(FILE_OPTIONS)}"
-            )
-        columns = {"user": user, "item": item, **files}
+        from dpselect.app.events.public_counts import users_in
+
+        found = users_in(Path(path), {"user": user, "item": item}, files)
         return cls(
-            **_users_in(Path(path), columns), description=f"the public log {Path(path).name}"
+            found.counts,
+            found.items,
+            f"the public log {Path(path).name}",
+            Loads.binned(found.loads, found.users),
+            float(found.users.sum()),
         )
 
     @property
@@ -526,65 +517,6 @@ def _require_number(
         or not low <= value <= high
     ):
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
-
-
-def _users_in(path: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Distinct counts of a log, items with each, numbers of items per user, and number of users."""
-    from dpselect.events.engine import opened  # a profile of numbers reads no file
-    from dpselect.events.reading import Reading
-    from dpselect.events.rows import rows, shaped
-
-    try:
-        given = (reading := Reading(**asked)).given(path)
-        with opened(reading.memory_limit) as engine:
-            log = shaped(rows(engine, given), given)
-            engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
-            items, users = (
-                engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")
-            )
-    except EventLogError as error:
-        raise InvalidRequest(str(error)) from None
-    if len(users["n"]) == 0:
-        raise InvalidRequest(
-            f"{masked(path)} holds no event with a user and an item: name another log"
-        )
-    counts, loads = (found["n"].astype(np.float64) for found in (items, users))
-    return {
-        "values": counts[::-1].copy(),
-        "multiplicities": items["many"].astype(np.int64)[::-1].copy(),
-        "loads": Loads.binned(loads, users["many"].astype(np.float64)),
-        "users": float(users["many"].sum()),
-    }
-
-
-def _counts_in(path: Path, column: str | None) -> list[float]:
-    """The numbers in a column of a CSV file, read as a public list is.
-
-    A file's only column needs neither name nor header.
-    """
-    from dpselect.events.catalog import ListOptions, labels_in
-
-    what = f"file of counts {masked(path)}"
-    try:
-        texts = labels_in(
-            path, column, None, ListOptions(format="csv", header=column is not None or None), what
-        )
-        return [
-            float(text)
-            for text in (texts if column is not None or _is_number(texts[:1]) else texts[1:])
-        ]
-    except EventLogError as error:
-        raise InvalidRequest(str(error)) from None
-    except ValueError:
-        raise InvalidRequest(
-            f"{what} holds something else than numbers in that column: correct it, or name another"
-        ) from None
-
-
-def _is_number(texts: list[str]) -> bool:
-    with contextlib.suppress(ValueError):
-        return bool([float(text) for text in texts])
-    return False
 
 
 def _checked(counts: ArrayLike) -> Floats:

@@ -29,14 +29,14 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.cli import app
-from dpselect.cli.guard import EXPLAINED
+from dpselect.app.cli import app
+from dpselect.app.cli.guard import EXPLAINED
+from dpselect.app.release.answer import Answer, DryRun, Unrecorded
+from dpselect.app.release.explained import HARDLY_ANY
+from dpselect.app.release.series import HorizonAnswer, Series
+from dpselect.app.spec import CloseSpec, ContinualSpec, TopKSpec
 from dpselect.events import Reading
 from dpselect.mechanisms import members
-from dpselect.release.answer import Answer, DryRun, Unrecorded
-from dpselect.release.explained import HARDLY_ANY
-from dpselect.release.series import HorizonAnswer, Series
-from dpselect.spec import CloseSpec, ContinualSpec, TopKSpec
 
 # -- who is there ----------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 CHOICE = dps.CanonicalTopK(k=10, epsilon=0.0866)

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
+from dpselect.app.planning import plan
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
-from dpselect.plan.asked import plan
 from dpselect.plan.default import default_choice
 from dpselect.plan.fit import calibrated, fitted
 from dpselect.plan.request import TopKRequest

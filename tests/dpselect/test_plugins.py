@@ -100,8 +100,8 @@ KNOWN_EVERYWHERE = """
 import json, sys, warnings
 import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
-from dpselect.cli import app
-from dpselect.spec.toml_file import Config
+from dpselect.app.cli import app
+from dpselect.app.spec.toml_file import Config
 from dpselect.plan.fit import fitted
 from dpselect.plan.request import TopKRequest
 

@@ -36,10 +36,10 @@ import accounting as acc
 import dpselect
 import dpselect as dps
 from accounting.address import Address, revealed
-from dpselect.events.log_check import check
-from dpselect.release.question import Question
-from dpselect.spec import Spec, TopKSpec, toml_file
-from dpselect.spec.toml_file import Config, DataTable, LedgerTable, ReleaseTable
+from dpselect.app.events.log_check import check
+from dpselect.app.release.question import Question
+from dpselect.app.spec import Spec, TopKSpec, toml_file
+from dpselect.app.spec.toml_file import Config, DataTable, LedgerTable, ReleaseTable
 
 SECRET = "secret-"
 PASSWORD = "postgresql://ann:secret-password@127.0.0.1:1/db"

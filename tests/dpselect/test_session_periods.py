@@ -18,7 +18,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect import events
-from dpselect.cli import app
+from dpselect.app.cli import app
 from dpselect.session import Session
 
 BOTH = ["2024-01", "2024-02"]

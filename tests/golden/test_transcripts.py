@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from dpselect.cli import app
+from dpselect.app.cli import app
 from dpselect.sampling.base import EntropySampler
 
 HERE = Path(__file__).parent

@@ -25,9 +25,9 @@ from accounting.ledger import Ledger
 from accounting.numbers import float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
+from dpselect.app.labeling.labeling import Labeling
 from dpselect.continual import Horizon
-from dpselect.pate.labeling import Labeling
 from dpselect.plan import (
     Grouping,
     Profile,

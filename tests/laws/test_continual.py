@@ -19,22 +19,22 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
+from dpselect.app.continual import history as histories
+from dpselect.app.continual import horizon
+from dpselect.app.continual import state as states
+from dpselect.app.continual.horizon import estimate, weighted
+from dpselect.app.continual.state import Increment, measure, true_measurements
+from dpselect.app.events.counting import cells_of
+from dpselect.app.release.series import HorizonAnswer
 from dpselect.cells import CELL, cell, parts_of
-from dpselect.continual import history as histories
-from dpselect.continual import horizon
-from dpselect.continual import means as over_time
-from dpselect.continual import state as states
-from dpselect.continual.continual_top_k import UNIT, strategy, thresholds
-from dpselect.continual.horizon import estimate, weighted
-from dpselect.continual.state import Increment, measure, true_measurements
-from dpselect.events.counting import cells_of
+from dpselect.mechanisms import means_over_time as over_time
+from dpselect.mechanisms.continual_top_k import UNIT, strategy, thresholds
 from dpselect.mechanisms.release import public_grid
-from dpselect.release.series import HorizonAnswer
 from dpselect.sampling import sampler
 
 KINDS: Any = {"user": "int", "item": "int"}
 COUNTS: list[Any] = [("period", None), ("running", None), ("window", 2), ("window", 3)]
-Clip = dps.continual.HorizonClip
+Clip = dps.mechanisms.HorizonClip
 ONE_CELL = Clip(cells=1)
 
 
@@ -193,7 +193,9 @@ def test_the_estimates_are_the_counts(count: Any, window: int | None, periods: i
 @pytest.mark.parametrize(
     "users", [Clip(), Clip(exponent=0, cells=1000), Clip(exponent=4, cells=50)], ids=str
 )
-def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.continual.HorizonClip) -> None:
+def test_the_weights_of_a_user_are_bounded_in_every_order(
+    users: dps.mechanisms.HorizonClip,
+) -> None:
     """T3: the squares of weights add up to at most 1 however a user's cells fall into periods, and
     to nearly 1.
     """
@@ -871,7 +873,7 @@ def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
             assert 2 * norm.sf((beside - 0.5) / COUNTS_OF_3.scale) == pytest.approx(1 - confidence)
 
 
-COUNTS_OF_3 = dps.continual.HorizonCounts(items=3, scale=40.0)
+COUNTS_OF_3 = dps.mechanisms.HorizonCounts(items=3, scale=40.0)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
@@ -920,7 +922,7 @@ def test_a_user_counts_for_as_many_released_items_as_are_charged(
     """T10: of all that one user can do in four periods with three items, most moves each period's
     counts by the root of `items`, and one who has all of them does so.
     """
-    beside = dps.continual.HorizonCounts(items=items, scale=1.0)
+    beside = dps.mechanisms.HorizonCounts(items=items, scale=1.0)
     mechanism = of(count, window, users=Clip(exponent=0.0, cells=12), counts=beside)
     events, users = every_user(4, 3)
     state, moved = states.State.in_memory(mechanism), list[int]()
@@ -951,7 +953,7 @@ def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
         for at in range(1, 7)
         for user, item in zip(rng.integers(40, size=60), rng.integers(9, size=60), strict=True)
     ]
-    beside = dps.continual.HorizonCounts(items=9, scale=1.0)
+    beside = dps.mechanisms.HorizonCounts(items=9, scale=1.0)
     for count, window, cells in (
         ("period", None, 2),
         ("running", None, 9),
@@ -982,7 +984,7 @@ def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:
     """T10: fresh in every period and of the stated scale, also beside items that nobody has; values
     are integers.
     """
-    beside = dps.continual.HorizonCounts(items=3, scale=30.0)
+    beside = dps.mechanisms.HorizonCounts(items=3, scale=30.0)
     mechanism = of("period", None, k=1000, delta=None, candidates=1000, counts=beside)
     state, source = (
         states.State.in_memory(mechanism, list(range(1000))),

@@ -20,14 +20,14 @@ from exact import stated
 
 import accounting as acc
 import dpselect as dps
-from dpselect.events.contributions import Clip, Contributions
-from dpselect.events.reading import Reading
+from dpselect.app.events.contributions import Clip, Contributions
+from dpselect.app.events.reading import Reading
+from dpselect.app.release.question import Question
+from dpselect.app.release.run import _second_look, run
+from dpselect.app.spec import TopKSpec
 from dpselect.plan.counts import CountNoise
 from dpselect.plan.default import Choice, default_choice
 from dpselect.plan.request import TopKRequest
-from dpselect.release.question import Question
-from dpselect.release.run import _second_look, run
-from dpselect.spec import TopKSpec
 
 ITEMS = ("a", "b", "c", "d")
 READING = Reading(user="u", item="i")

@@ -253,7 +253,7 @@ accounting/files.py
                 file.flush()¶        os.fsync(file.fileno())¶ =>         file.flush()¶
     dpselect/pate/test_labeling.py::test_a_job_costs_each_round_once
                 os.fsync(file.fileno())¶    sync_folder(path.parent)¶ =>         os.fsync(file.fileno())¶
-    dpselect/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
+    dpselect/app/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
         elif path.is_symlink(): => elif False:
 accounting/frozen.py
     test_imports.py::test_one_kind_is_found_without_importing_the_others
@@ -454,7 +454,7 @@ accounting/remaining.py
         if self._odometer is None or whole: => if self._odometer is None:
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
-    dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
+    dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
         zip(self._left, self._price, strict=True) if need] => zip(self._left[:1], self._price) if need]
     accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
         _EXACT.subtract(exact(@budget.limit)
@@ -497,27 +497,27 @@ dpselect/archives.py
     dpselect/pate/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
         while piece := stream.read(_PIECE):¶            yield => while piece := stream.read():¶            yield
 dpselect/cells.py
-    dpselect/events/test_cells.py::test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike
+    dpselect/app/events/test_cells.py::test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike
         CELL: Final = "length( => CELL: Final = "strlen(
         return f"{len(str(group))}: => return f"{len(str(group).encode())}:
     laws/test_continual.py::test_cells_of_a_group_and_an_item_are_never_written_alike
         CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || => CELL: Final = "'1:' ||
-dpselect/cli/guard.py
-    dpselect/cli/test_guard.py::test_notes_of_others_are_not_shown
+dpselect/app/cli/guard.py
+    dpselect/app/cli/test_guard.py::test_notes_of_others_are_not_shown
         if isinstance(note, Note)] => ]
-    dpselect/cli/test_guard.py::test_an_error_is_one_line_that_quotes_nothing
+    dpselect/app/cli/test_guard.py::test_an_error_is_one_line_that_quotes_nothing
         kind += f": {os.strerror(error.errno)}" => kind += f": {error}"
-    dpselect/cli/test_help.py::test_an_option_of_one_value_is_given_once
+    dpselect/app/cli/test_help.py::test_an_option_of_one_value_is_given_once
         if times > 1: => if times > 2:
-dpselect/cli/out.py
-    dpselect/cli/test_out.py::test_a_bar_is_drawn_on_stderr
+dpselect/app/cli/out.py
+    dpselect/app/cli/test_out.py::test_a_bar_is_drawn_on_stderr
         target = console or Console(stderr=True) => target = console or Console()
-dpselect/cli/ledger.py
-    dpselect/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
+dpselect/app/cli/ledger.py
+    dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         ledger.release(spec.dataset, key, **made) => pass
         if opened.state == "reserved": => if False:
         or mechanism.curve != curve => or False
-dpselect/continual/continual_top_k.py
+dpselect/mechanisms/continual_top_k.py
     laws/test_continual.py::test_the_curve_is_that_of_the_norm
         return @sqrt_up(Fraction(sum(
         root.append(int(factor * UNIT)) => root.append(int(0.95 * factor * UNIT))
@@ -558,12 +558,12 @@ dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
         or self.count != "period" or => or
         self._most_shown > self.counts.items => self._most_shown > self.counts.items + 1
-dpselect/continual/history.py
-    dpselect/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores
+dpselect/app/continual/history.py
+    dpselect/app/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores
         half_step = @public_grid(histogram.scale) / 2
         .threshold + half_step) => .threshold)
         self._releases)) + half_step => self._releases))
-    dpselect/continual/test_history.py::test_what_a_history_is_not_made_of_and_does_not_draw_from
+    dpselect/app/continual/test_history.py::test_what_a_history_is_not_made_of_and_does_not_draw_from
         and mechanism.floor == 0 and => and
     laws/test_continual.py::test_means_pass_lone_items_with_the_chance_that_is_charged
         chance = histogram.delta / (2 * users * releases * len(weights))
@@ -574,75 +574,75 @@ dpselect/continual/history.py
         for _ in range(vectors.releases)] => for _ in range(0)]
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
         vectors.known |= (true > 0) & (noisy > => vectors.known |= (noisy >
-    dpselect/continual/test_history.py::test_a_draw_that_fails_closes_it
+    dpselect/app/continual/test_history.py::test_a_draw_that_fails_closes_it
         self._kept.value = None¶            if isinstance => if isinstance
                 self.check(scores)¶        return session.publish( =>         return session.publish(
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
                 return self._mechanism.curve
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
-dpselect/continual/horizon.py
+dpselect/app/continual/horizon.py
     laws/test_continual.py::test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users
         by_name("gaussian"), mechanism.counts.scale => by_name("gaussian"), mechanism.counts.scale * 0.95
         mechanism.counts.scale, _ONE_USER => mechanism.counts.scale, _ONE_USER / 4
     laws/test_continual.py::test_equal_scores_are_released_in_the_order_of_labels
         (row[0][0], -row[1], label_key(row[0][1])) => (row[0][0], -row[1])
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
-    dpselect/continual/test_horizon.py::test_a_closed_period_tells_nothing_of_its_rows
+    dpselect/app/continual/test_horizon.py::test_a_closed_period_tells_nothing_of_its_rows
         if then != now: => if False:
-    dpselect/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
+    dpselect/app/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
         int(period), _unread(asked))) is not None: => int(period), _unread(asked))) is not None and False:
-    dpselect/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
+    dpselect/app/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
         int(period), read)) is not None: => int(period), read)) is not None and False:
-    dpselect/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
+    dpselect/app/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
         frozenset({"format", => frozenset({"quote", "format",
-    dpselect/continual/test_horizon.py::test_a_run_that_stops_after_the_charge_says_so
+    dpselect/app/continual/test_horizon.py::test_a_run_that_stops_after_the_charge_says_so
                 before()¶        state.draw( =>         state.draw(
-    dpselect/continual/test_horizon.py::test_a_voided_horizon_is_refused_for_ever
+    dpselect/app/continual/test_horizon.py::test_a_voided_horizon_is_refused_for_ever
         if receipt is not None and receipt.state == "void": => if False:
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
         passed &= touched[place] => pass
-    dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
+    dpselect/app/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
         for closed in done[last - 1 :]: => for closed in done[-1:]:
-    dpselect/cli/test_continual.py::test_a_series_is_charged_to_the_quarter_that_it_lies_in
+    dpselect/app/cli/test_continual.py::test_a_series_is_charged_to_the_quarter_that_it_lies_in
         if len(periods) == 1: => if periods:
         [self._account[1], self._key, *self._period] => [self._account[1], self._key]
-    dpselect/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
+    dpselect/app/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
         if self._is_marked(meta, len(done) + 1): => if False:
-dpselect/continual/lifecycle.py
-    dpselect/release/test_tables.py::test_a_period_that_is_closed_keeps_its_groups[score-group]
+dpselect/app/continual/lifecycle.py
+    dpselect/app/release/test_tables.py::test_a_period_that_is_closed_keeps_its_groups[score-group]
         "group": group_head(spec.group), => "group": str(spec.group),
-    dpselect/cli/test_continual.py::test_a_run_without_a_ledger_is_named_by_its_log_and_question
+    dpselect/app/cli/test_continual.py::test_a_run_without_a_ledger_is_named_by_its_log_and_question
         {**question, "source": logs} => {"source": logs}
         {**question, "source": logs} => question
-    dpselect/cli/test_continual.py::test_a_log_of_another_name_has_a_state_of_its_own
+    dpselect/app/cli/test_continual.py::test_a_log_of_another_name_has_a_state_of_its_own
         {**question, "source": logs} => {**question, "source": ""}
-dpselect/continual/means.py
+dpselect/mechanisms/means_over_time.py
     laws/test_continual.py::test_the_order_does_not_depend_on_how_items_are_numbered
         np.lexsort((*means[:, among], -earlier[among])) => np.argsort(-earlier[among], kind="stable")
-    dpselect/continual/test_history.py::test_means_and_rates_are_those_of_a_direct_sum
+    dpselect/app/continual/test_history.py::test_means_and_rates_are_those_of_a_direct_sum
         _FALLS * self._weights + 1 => 1.0 * self._weights + 1
         [k : _BORDER * k] => [0 : _BORDER * k]
         2 * variance / weights => variance / weights
-dpselect/continual/state.py
+dpselect/app/continual/state.py
     laws/test_continual.py::test_measurements_are_the_exact_gaussian_on_the_grid
         by_name("gaussian"), @mechanism.scale * unit, grid)
-    dpselect/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
+    dpselect/app/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
         if drawn != rows.size: => if False:
-    dpselect/continual/test_horizon.py::test_other_users_are_refused
+    dpselect/app/continual/test_horizon.py::test_other_users_are_refused
         if now != then[name]: => if False:
-    dpselect/continual/test_horizon.py::test_the_state_holds_no_id_and_its_key_lies_beside_it
+    dpselect/app/continual/test_horizon.py::test_the_state_holds_no_id_and_its_key_lies_beside_it
         if _hash_of_key(self._user_key()) != self._key_hash: => if False:
         hashed AS (SELECT u, unhex(sha256($key || sha256($key || u))) => hashed AS (SELECT u, encode($key[:0] || u)
-    dpselect/continual/test_horizon.py::test_an_id_is_one_user_however_it_is_typed
+    dpselect/app/continual/test_horizon.py::test_an_id_is_one_user_however_it_is_typed
         WHEN u LIKE '%.0%' THEN => WHEN false THEN
         integers and kinds.get("item", "int") == "int" => integers
-    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+    dpselect/app/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
         kinds.get("item", "int") => kinds.get("item")
         if who is not None or kinds => if kinds
-    dpselect/continual/test_horizon.py::test_errors_of_the_engine_are_told_by_their_cause
+    dpselect/app/continual/test_horizon.py::test_errors_of_the_engine_are_told_by_their_cause
         full = lack_of_room(text) is not None or => full =
         raise KeyboardInterrupt => pass
-    dpselect/continual/test_horizon.py::test_a_full_disk_loses_no_period
+    dpselect/app/continual/test_horizon.py::test_a_full_disk_loses_no_period
         with suppress(HorizonUnavailable):¶ state._run("CHECKPOINT") => state._run("CHECKPOINT")
     laws/test_continual.py::test_one_clock_of_noise
         for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else (): => for since, until in ():
@@ -659,164 +659,164 @@ dpselect/continual/state.py
     laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
         np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
 dpselect/csv_text.py
-    dpselect/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
+    dpselect/app/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
          or not text.isprintable() =>
-dpselect/events/catalog.py
-    dpselect/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
+dpselect/app/events/catalog.py
+    dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
         written_alike(listed(catalog, what), normalize) => listed(catalog, what)
-    dpselect/events/test_scores.py::test_a_catalog_of_parquet
+    dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
         engine.run("SET preserve_insertion_order = true", what=what) => pass
-dpselect/events/contributions.py
-    dpselect/events/test_amounts.py::test_sums_are_those_of_the_definition
+dpselect/app/events/contributions.py
+    dpselect/app/events/test_amounts.py::test_sums_are_those_of_the_definition
         least({math.floor(high)}, {nearest}) => least({math.ceil(high)}, {nearest})
-    dpselect/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
+    dpselect/app/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         of_clipped(self.clip, self.norm, relation, items => of_clipped(self.clip, self.norm, "add_remove", items
         of_sums(self.low, self.high, relation, items => of_sums(self.low, self.high, "add_remove", items
-    dpselect/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip
+    dpselect/app/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip
         return math.floor(Fraction(self.clip) ** power => return math.ceil(Fraction(self.clip) ** power
-    dpselect/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
+    dpselect/app/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         measure.whole < most) => measure.whole < most - 1)
-dpselect/events/counting.py
-    dpselect/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
+dpselect/app/events/counting.py
+    dpselect/app/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         Clip(@@norm, 'l2').weight()
         Clip(norm, 'l2').weight() => Clip(norm, 'l1').weight()
-    dpselect/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
+    dpselect/app/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         kept = f"({bound.kept(kept, held, tables.dialect)})" => pass
-    dpselect/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
+    dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
         self.allowed.bound, self._looked_at() => self.allowed.bound, self.staged.pairs
-    dpselect/events/test_cells.py::test_listed_groups_alone_take_a_place
+    dpselect/app/events/test_cells.py::test_listed_groups_alone_take_a_place
         looked = ( f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => looked = f"(SELECT * FROM {looked})"
-dpselect/events/engine.py
-    dpselect/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
+dpselect/app/events/engine.py
+    dpselect/app/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
         getattr(stream, "read1", stream.read) => stream.read
     laws/test_exact_constants.py::test_the_reader_loads_and_fetches_no_extension
         "autoload_known_extensions": False => "autoload_known_extensions": True
-    dpselect/events/test_sources.py::test_a_grouping_that_does_not_fit_is_tried_with_less_memory
+    dpselect/app/events/test_sources.py::test_a_grouping_that_does_not_fit_is_tried_with_less_memory
         _SHARES = (0.85, 0.65, 0.5) => _SHARES = (0.85, 0.65)
-    dpselect/events/test_errors.py::test_a_signal_leaves_no_rows_behind
+    dpselect/app/events/test_errors.py::test_a_signal_leaves_no_rows_behind
         _FOLDERS.add(folder)¶ => pass¶
-    dpselect/events/test_errors.py::test_a_system_that_refuses_room_is_named
+    dpselect/app/events/test_errors.py::test_a_system_that_refuses_room_is_named
         if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and => if
-    dpselect/events/test_file_options.py::test_a_footnote_is_no_event
+    dpselect/app/events/test_file_options.py::test_a_footnote_is_no_event
          if tells else None =>
-    dpselect/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
+    dpselect/app/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
         if "Could not set lock" in text: => if False:
-dpselect/events/file_options.py
-    dpselect/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
+dpselect/app/events/file_options.py
+    dpselect/app/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
         r"hz|utf-7| => r"utf-7|
-    dpselect/events/test_file_options.py::test_labels_that_were_written_alike_stay_as_they_are
+    dpselect/app/events/test_file_options.py::test_labels_that_were_written_alike_stay_as_they_are
             while text != before: =>     while before is None:
-dpselect/events/held.py
-    dpselect/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
+dpselect/app/events/held.py
+    dpselect/app/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
         mechanism.sensitivity_bound.require(self.sensitivity) => pass
-    dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
+    dpselect/app/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
-    dpselect/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
+    dpselect/app/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
         first.traits.ranks_counts and  =>
-dpselect/events/log_check.py
-    dpselect/events/test_log_check.py::test_a_catalog_is_held_against_the_log
+dpselect/app/events/log_check.py
+    dpselect/app/events/test_log_check.py::test_a_catalog_is_held_against_the_log
         ANTI JOIN seen => SEMI JOIN seen
-    dpselect/events/test_log_check.py::test_the_days_of_a_log_are_those_of_the_clock
+    dpselect/app/events/test_log_check.py::test_the_days_of_a_log_are_those_of_the_clock
         WHERE raw IS NOT NULL AND t => WHERE t
-dpselect/events/pairs.py
-    dpselect/events/test_second_round.py::test_what_has_no_second_round_is_refused
+dpselect/app/events/pairs.py
+    dpselect/app/events/test_second_round.py::test_what_has_no_second_round_is_refused
         if summed(allowed.clips) is not None: => if False:
         if allowed.clips and allowed.bound is None and allowed.within is None: => if False:
-    dpselect/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
+    dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
                     with self._count(allowed) as count: =>             with self._count(replace(allowed, bound=None)) as count:
-dpselect/events/reading.py
-    dpselect/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
+dpselect/app/events/reading.py
+    dpselect/app/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         require_weights(self.measures, items.limit => (self.measures, items.limit
         _MOST_GROUPS = 10**6, => _MOST_GROUPS = 10**7,
-    dpselect/events/test_reading.py::test_what_is_wrong_is_named
+    dpselect/app/events/test_reading.py::test_what_is_wrong_is_named
         if self.cells and self.max_groups_per_user is not None: => if False:
-dpselect/events/dialect.py
-    dpselect/events/test_file_options.py::test_decimal_commas_are_read_where_they_are_stated
+dpselect/app/events/dialect.py
+    dpselect/app/events/test_file_options.py::test_decimal_commas_are_read_where_they_are_stated
         replace(replace({number}, '.', ''), ',', '.') => replace({number}, ',', '.')
-dpselect/events/rows.py
-    dpselect/events/test_file_options.py::test_times_of_a_stated_format
+dpselect/app/events/rows.py
+    dpselect/app/events/test_file_options.py::test_times_of_a_stated_format
         if given.said.time_format is None: => if True:
-    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+    dpselect/app/events/test_time_window.py::test_several_columns_are_one_user
         ('[,"\r\n]', => ('["\r\n]',
-    dpselect/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
+    dpselect/app/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
         if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
-    dpselect/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
+    dpselect/app/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
          if is_label(role) else name =>
-    dpselect/events/test_nothing.py::test_integers_are_split_as_their_digits
+    dpselect/app/events/test_nothing.py::test_integers_are_split_as_their_digits
         kinds["item"] = "str" => pass
-    dpselect/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+    dpselect/app/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
         nothing -= {"item"} => pass
         nothing=part.nothing, apart="apart" => apart="apart"
-dpselect/events/sources/base.py
+dpselect/app/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
-    dpselect/events/test_where.py::test_what_is_refused
+    dpselect/app/events/test_where.py::test_what_is_refused
             if stated_as(one) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if one == "group":¶        raise EventLogError(¶            f"where= is about
-dpselect/events/sources/databases.py
-    dpselect/events/test_sources.py::test_postgresql_refusals
+dpselect/app/events/sources/databases.py
+    dpselect/app/events/test_sources.py::test_postgresql_refusals
             CSV.require_lines(target, what)¶ =>
-    dpselect/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
+    dpselect/app/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
         text is None or len(text) <= _MOST_KEPT => True
         text[:_MOST_KEPT] + "~" => text[:_MOST_KEPT]
-dpselect/events/sources/formats.py
-    dpselect/events/test_file_options.py::test_an_array_of_json_is_read_as_lines_of_it_are
+dpselect/app/events/sources/formats.py
+    dpselect/app/events/test_file_options.py::test_an_array_of_json_is_read_as_lines_of_it_are
         form = "array" if => form = "newline_delimited" if
-    dpselect/events/test_where.py::test_a_name_with_an_empty_part_is_refused_without_a_row
+    dpselect/app/events/test_where.py::test_a_name_with_an_empty_part_is_refused_without_a_row
         if not all(column.split(".")): => if not any(column.split(".")):
-    dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
+    dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")
-    dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
+    dpselect/app/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
         for place in (block.find(end), block.rfind(end)) if place => for place in (block.find(end),) if place
-    dpselect/events/test_neighbors.py::test_a_first_event_does_not_tell_the_delimiter
+    dpselect/app/events/test_neighbors.py::test_a_first_event_does_not_tell_the_delimiter
         if sniff and has_header and self => if sniff and header is not False and self
-    dpselect/events/test_neighbors.py::test_wide_integers_of_another_file_leave_the_rest_apart
+    dpselect/app/events/test_neighbors.py::test_wide_integers_of_another_file_leave_the_rest_apart
         stored[SHORT[role]] == "HUGEINT" => False
-    dpselect/events/test_nothing.py::test_a_file_of_nulls_agrees_with_any_other
+    dpselect/app/events/test_nothing.py::test_a_file_of_nulls_agrees_with_any_other
          if role not in part.nothing} =>}
-    dpselect/events/test_nothing.py::test_files_of_nothing
+    dpselect/app/events/test_nothing.py::test_files_of_nothing
         if not has_header and path.stat().st_size == 0: => if False:
-    dpselect/events/test_file_options.py::test_rows_beyond_the_size_that_a_workbook_states_are_read
+    dpselect/app/events/test_file_options.py::test_rows_beyond_the_size_that_a_workbook_states_are_read
                 sheet.reset_dimensions() =>         pass
-    dpselect/events/test_logged_tables.py::test_files_of_a_table_with_a_log_are_refused
+    dpselect/app/events/test_logged_tables.py::test_files_of_a_table_with_a_log_are_refused
             require_whole(source)¶ =>
-    dpselect/events/test_logged_tables.py::test_a_folder_of_a_table_without_files_is_refused
+    dpselect/app/events/test_logged_tables.py::test_a_folder_of_a_table_without_files_is_refused
                 require_whole(root)¶ =>
-    dpselect/events/test_stamps.py::test_old_stamps_are_instants
+    dpselect/app/events/test_stamps.py::test_old_stamps_are_instants
         type = 'INT96' OR ( => (
          OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_')) =>
-dpselect/events/sources/logged_tables.py
-    dpselect/events/test_logged_tables.py::test_links_and_relative_names_are_followed
+dpselect/app/events/sources/logged_tables.py
+    dpselect/app/events/test_logged_tables.py::test_links_and_relative_names_are_followed
         *path.resolve().parents => *path.parents
-dpselect/events/sources/judged.py
-    dpselect/events/test_where.py::test_what_one_user_holds_gives_others_no_other_type
+dpselect/app/events/sources/judged.py
+    dpselect/app/events/test_where.py::test_what_one_user_holds_gives_others_no_other_type
         dialect.literal(test.text(kind)) => dialect.literal(test.value)
         for one in given.missing()] => for one in ()]
-    dpselect/events/test_where.py::test_conditions_go_with_everything_else_that_reads
+    dpselect/app/events/test_where.py::test_conditions_go_with_everything_else_that_reads
         {test.sign} {value}, false)" => {test.sign} {value}, true)"
-dpselect/events/sources/tables.py
-    dpselect/events/test_where.py::test_no_interval_of_a_relation_refuses_a_condition
+dpselect/app/events/sources/tables.py
+    dpselect/app/events/test_where.py::test_no_interval_of_a_relation_refuses_a_condition
         if stored == "INTERVAL": => if stored == "DURATION":
         if "INTERVAL" in stored: => if "DURATION" in stored:
-    dpselect/events/test_neighbors.py::test_digits_within_python_objects_are_those_of_each_alone
+    dpselect/app/events/test_neighbors.py::test_digits_within_python_objects_are_those_of_each_alone
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
-    dpselect/events/test_where.py::test_no_type_that_pandas_finds_in_rows_refuses_a_condition
+    dpselect/app/events/test_where.py::test_no_type_that_pandas_finds_in_rows_refuses_a_condition
         is_condition(role) and not _is_compared(held.dtype) => is_condition(role) and held.dtype == object
-dpselect/events/sources/workbooks.py
-    dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
+dpselect/app/events/sources/workbooks.py
+    dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
         if length > _MOST_ROW: => if False:
         parser.StartDoctypeDeclHandler = self._declared =>
-    dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
+    dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
-dpselect/events/staging.py
-    dpselect/events/test_time_window.py::test_several_columns_are_one_user
+dpselect/app/events/staging.py
+    dpselect/app/events/test_time_window.py::test_several_columns_are_one_user
         for role in asked.parts("user"): => for role in ["user"]:
-    dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
+    dpselect/app/events/test_sources.py::test_a_stream_is_not_asked_twice
         make = engine.run if log.once else engine.group => make = engine.group
-dpselect/events/user_counts.py
-    dpselect/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
+dpselect/app/events/user_counts.py
+    dpselect/app/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max
         most = self.max_groups_per_user => most = 1
 dpselect/mechanisms/above_threshold.py
@@ -985,7 +985,7 @@ dpselect/mechanisms/per_group.py
     laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too
         [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
         => [scores.sensitivity]
-    dpselect/events/test_nothing.py::test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there
+    dpselect/app/events/test_nothing.py::test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there
         for scores in itertools.chain(self._nobody, self._scores.values()): => for scores in self._scores.values():
     dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0
         is not None and l0 % 2: => is not None and l0 % 2 and self.discovery is not None:
@@ -1140,7 +1140,7 @@ dpselect/mechanisms/stable_top_k.py
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         gap_shift(self.relation), 0.0) / self.scale => gap_shift(self.relation), 0.0) / (0.95 * self.scale)
 dpselect/mechanisms/top_of_groups.py
-    dpselect/events/test_cells.py::test_the_top_of_each_group_is_a_function_of_what_was_released
+    dpselect/app/events/test_cells.py::test_the_top_of_each_group_is_a_function_of_what_was_released
         for place in places[group][: self.k]] => for place in places[group][: self.k + 1]]
 dpselect/mechanisms/weighs_again.py
     dpselect/plan/test_counts.py::test_what_an_interval_says
@@ -1189,12 +1189,12 @@ dpselect/pate/data_dependent_privacy.py
     dpselect/pate/test_data_dependent.py::test_a_round_costs_its_test_and_its_label
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
-dpselect/pate/labeling.py
+dpselect/app/labeling/labeling.py
     dpselect/pate/test_labeling.py::test_a_job_is_begun_and_paid_once
         paid is not None and paid.state != "void" => paid is None
     dpselect/pate/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
         if all(room.budget.fits( => if any(room.budget.fits(
-    dpselect/release/test_question.py::test_a_job_goes_on_as_it_was_asked
+    dpselect/app/release/test_question.py::test_a_job_goes_on_as_it_was_asked
         dict.fromkeys((*self._terms, *begun.job)) => dict.fromkeys(self._terms)
     dpselect/pate/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
@@ -1210,7 +1210,7 @@ dpselect/pate/plan.py
         scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE => scale=0.97 * math.sqrt(k * rounds / (2 * rho))
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
-dpselect/pate/votes_file.py
+dpselect/app/labeling/votes_file.py
     dpselect/pate/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
         if len(row) != width: => if False:
         elif _is_text(path) and (arrays["votes"] < 0).any(): => elif False:
@@ -1235,7 +1235,7 @@ dpselect/pate/voting.py
                 return self.peeling.curve¶ =>         return self.model_copy(update={"scale": 1.05 * self.scale}).peeling.curve¶
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
-dpselect/plan/asked.py
+dpselect/app/planning.py
     dpselect/plan/test_plan.py::test_a_plan_recommends_what_topk_runs
         range(listed)) => range(listed - 1))
         and min(spec.max_groups_per_user, spec.groups) => and spec.max_groups_per_user + 1
@@ -1244,7 +1244,7 @@ dpselect/plan/asked.py
     dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells), => users=HorizonClip(),
 dpselect/plan/default.py
-    dpselect/release/test_explained.py::test_the_default_of_a_public_list_says_that_nobody_was_found
+    dpselect/app/release/test_explained.py::test_the_default_of_a_public_list_says_that_nobody_was_found
         and self.request.counts is None => and self.request.counts is not None
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
         request.k <= self._few: => request.k < self._few:
@@ -1295,100 +1295,100 @@ dpselect/ranking/spectral_top_k.py
     dpselect/ranking/test_spectral.py::test_the_curve_is_that_of_one_laplace_vector
         return ratio_up(self.sensitivity_bound.l1_of(None), self.epsilon) => return ratio_up(self.sensitivity_bound.linf, self.epsilon)
         return @ratio_up(self.sensitivity_bound.l1_of(None)
-dpselect/release/answer.py
+dpselect/app/release/answer.py
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         shown=max(1, len(self.selection)) => shown=1
-    dpselect/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
+    dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         charged["entry"] = paid.get("entry") => pass
-    dpselect/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
+    dpselect/app/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
         self._beside() in (None, *found.get("files", ())) => True
         files = (*filter(None, [beside]), made) => files = (*filter(None, []), made)
-    dpselect/cli/test_continual.py::test_a_page_has_a_title_that_may_change
+    dpselect/app/cli/test_continual.py::test_a_page_has_a_title_that_may_change
         if same and (not has_table or made == beside): => if same:
-    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+    dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
         tuple(max(0.0, low) for low in held["low"]) => held["low"]
     dpselect/test_secrets.py::test_an_answer_shows_what_was_released_and_no_more
         object.__setattr__(self, "question", self.question.kept) => pass
-    dpselect/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
+    dpselect/app/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
         if (receipt.state == "released" or writing) and not => if (receipt.state == "committed" and writing) and not
-    dpselect/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
+    dpselect/app/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
         if then.get(name) != now.get(name)), None) => if False), None)
-    dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
+    dpselect/app/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
         acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
         => True
-    dpselect/release/test_retry.py::test_two_draws_are_never_both_accepted
+    dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
         if isinstance(error, acc.ledger.ClaimConflict): => if False:
-    dpselect/release/test_retry.py::test_a_long_answer_is_taken_up_too
+    dpselect/app/release/test_retry.py::test_a_long_answer_is_taken_up_too
         _LONGEST = 2**30 => _LONGEST = 2**26
-dpselect/release/explained.py
-    dpselect/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
+dpselect/app/release/explained.py
+    dpselect/app/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
         selection.values) <= @@bar
         else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
-    dpselect/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
+    dpselect/app/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
         [period - 1] if => [0] if
-    dpselect/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
+    dpselect/app/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
         chose = shows.counts is None if => chose = True if
-dpselect/release/question.py
-    dpselect/release/test_question.py::test_a_question_holds_no_log
+dpselect/app/release/question.py
+    dpselect/app/release/test_question.py::test_a_question_holds_no_log
         asked = cls(named(source), spec => asked = cls(source, spec
-    dpselect/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
+    dpselect/app/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
         how["salt"] = spec.salt => pass
-    dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
+    dpselect/app/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
         => sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),
         return Sensitivity.of_counts(question.relation, reading.max_items_per_user)
         => return Sensitivity.of_counts('add_remove', reading.max_items_per_user)
-    dpselect/events/test_second_round.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
+    dpselect/app/events/test_second_round.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
         require_weights([Clip => print([Clip
-dpselect/release/run.py
-    dpselect/release/test_run.py::test_the_time_range_says_which_periods_pay
+dpselect/app/release/run.py
+    dpselect/app/release/test_run.py::test_the_time_range_says_which_periods_pay
         for day in read.days())) => for day in read.days()[:1]))
-    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+    dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
         found if question.signed else from_0(found) => found
         found if question.signed else from_0(found) => from_0(found)
-    dpselect/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
+    dpselect/app/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
         Sensitivity.of_clipped(choice.again, choice.norm, relation) => Sensitivity.of_clipped(choice.again, choice.norm)
-    dpselect/release/test_run.py::test_sums_are_not_weighed_anew
+    dpselect/app/release/test_run.py::test_sums_are_not_weighed_anew
          and question.reading.value is None =>
-    dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
+    dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
         self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept) => pass
-    dpselect/release/test_retry.py::test_a_charge_without_a_draw_is_for_its_question_alone
+    dpselect/app/release/test_retry.py::test_a_charge_without_a_draw_is_for_its_question_alone
         if self.asked is None:¶            return item => if True:¶            return item
-    dpselect/release/test_retry.py::test_two_draws_are_never_both_accepted
+    dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
         "draw": uuid4().hex} => "draw": "one"}
-    dpselect/release/test_retry.py::test_a_draft_that_was_not_released_is_dropped_unseen
+    dpselect/app/release/test_retry.py::test_a_draft_that_was_not_released_is_dropped_unseen
         except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged) => except (acc.ledger.AlreadyCharged,)
-    dpselect/release/test_retry.py::test_a_charge_that_is_released_meanwhile_is_not_drawn_from
+    dpselect/app/release/test_retry.py::test_a_charge_that_is_released_meanwhile_is_not_drawn_from
         if not kept or receipt.state == "released": => if not kept:
-    dpselect/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
+    dpselect/app/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
         if receipt.replayed:¶            return cls => if False:¶            return cls
-dpselect/release/series.py
-    dpselect/release/test_explained.py::test_a_series_stops_before_its_second_charge
+dpselect/app/release/series.py
+    dpselect/app/release/test_explained.py::test_a_series_stops_before_its_second_charge
         not self._question.spec.go_on and len(answers) == 1 => False and len(answers) == 1
-    dpselect/release/test_explained.py::test_a_later_quiet_period_stops_nothing
+    dpselect/app/release/test_explained.py::test_a_later_quiet_period_stops_nothing
         and len(answers) == 1 and answers[0] => and answers[-1]
-    dpselect/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
+    dpselect/app/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
-    dpselect/release/test_tables.py::test_no_number_of_users_is_below_0
+    dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
         selection=from_0(one.selection)) => selection=one.selection)
         "low": max(0.0, value - margin) => "low": value - margin
         return columns if whole else => return
-    dpselect/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
+    dpselect/app/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
-    dpselect/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
+    dpselect/app/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
         held = place.held(question) => held = place.require()
         self.place.renew(answer, held) => self.place.renew(answer, None)
-    dpselect/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
+    dpselect/app/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
         if more and known[: len(released)] == released: => if False:
         < len(known) <= len(state.closed()) => < len(known)
         with HorizonState.opened(self.state) as state: => with open("/dev/null") as state:
-dpselect/release/series_page.py
-    dpselect/release/test_series_page.py::test_the_page_begins_with_the_last_list_of_each_group
+dpselect/app/release/series_page.py
+    dpselect/app/release/test_series_page.py::test_the_page_begins_with_the_last_list_of_each_group
         for period in periods[-2:] => for period in dict.fromkeys(row["period"] for row in rows)
         up = rank - row["rank"] => up = row["rank"] - rank
         if left_out > 0: => if shown and left_out > 1:
@@ -1406,7 +1406,7 @@ dpselect/session.py
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count - 1, "key": key}
-    dpselect/cli/topk/test_ledger.py::test_a_used_key_pays_for_no_other_question
+    dpselect/app/cli/topk/test_ledger.py::test_a_used_key_pays_for_no_other_question
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count}
     dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole
                 self._require_covered(mechanism)¶        return self._release(mechanism, 1
@@ -1478,21 +1478,21 @@ dpselect/sensitivity.py
         l1=fraction_up(2 * items * most) => l1=fraction_up(1.9 * items * most)
     dpselect/test_sensitivity.py::test_an_odd_l0_is_not_twice_one_users
         and self.l0 is not None and self.l0 % 2: => and self.l0 is not None and self.l0 % 2 and self.l2 is not None:
-dpselect/spec/base.py
-    dpselect/cli/plan/test_config.py::test_a_wrong_file_is_refused
+dpselect/app/spec/base.py
+    dpselect/app/cli/plan/test_config.py::test_a_wrong_file_is_refused
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""): => with located():
-    dpselect/release/test_question.py::test_a_field_that_is_new_is_part_of_the_question
+    dpselect/app/release/test_question.py::test_a_field_that_is_new_is_part_of_the_question
         asked = type(self).model_fields.keys() - => asked = Spec.model_fields.keys() -
-    dpselect/test_spec.py::test_help_of_a_function_is_that_of_its_fields
+    dpselect/app/test_spec.py::test_help_of_a_function_is_that_of_its_fields
         annotation=_Plain(plain(field.annotation)) => annotation=field.annotation
-    dpselect/test_spec.py::test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name
+    dpselect/app/test_spec.py::test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name
         return names[0] if names else plain => return plain
     dpselect/test_secrets.py::test_no_object_shows_a_secret[questions]
         return hidden(held) if isinstance(held, str) else held => return held
-dpselect/spec/shared_fields.py
+dpselect/app/spec/shared_fields.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         delta=self.delta or 0.0, rho => delta=1.05 * (self.delta or 0.0), rho
-    dpselect/release/test_retry.py::test_an_empty_key_is_refused
+    dpselect/app/release/test_retry.py::test_an_empty_key_is_refused
         if self.key == "": => if False:
 dpselect/verify/divergences.py
     dpselect/test_verify.py::test_each_limit_misses_half_as_often_as_the_statement

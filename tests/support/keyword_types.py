@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
-from dpselect.spec import Spec
+from dpselect.app.spec import Spec
 
-HEAD = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew.
+HEAD = '''"""Made from the fields of specs: `pytest tests/dpselect/app/test_spec.py --golden` writes it anew.
 
 For type checkers and editors alone: what `dpselect.topk` and its like take as `**asked`.
 """

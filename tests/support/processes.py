@@ -33,7 +33,12 @@ TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *("dpselect.cli.ledger", "dpselect.cli.topk", "dpselect.cli.plan", "dpselect.release.run"),
+        *(
+            "dpselect.app.cli.ledger",
+            "dpselect.app.cli.topk",
+            "dpselect.app.cli.plan",
+            "dpselect.app.release.run",
+        ),
         *(
             "dpselect.session",
             "accounting.ledger",

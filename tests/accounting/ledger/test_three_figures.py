@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import accounting as acc
 from accounting.ledger import Ledger
-from dpselect.cli import app
+from dpselect.app.cli import app
 
 FIGURES = re.compile(
     r"budget: epsilon 9, delta 1e-5; (used: [^;]*; cost as charged: .*?); "

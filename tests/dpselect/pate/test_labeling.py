@@ -15,10 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting import files
 from dpselect import pate
-from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, Pay
-from dpselect.pate import labeling
-from dpselect.pate.labeling import (
+from dpselect.app.labeling.labeling import (
     JobBusy,
     JobConflict,
     JobDamaged,
@@ -27,6 +24,9 @@ from dpselect.pate.labeling import (
     own_session,
     price_of,
 )
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.pate import labeling
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 import accounting as acc
 from accounting import Ledger
 from dpselect import pate
-from dpselect.cli import app
+from dpselect.app.cli import app
+from dpselect.app.labeling.labeling import price_of
 from dpselect.mechanisms import Mechanism
 from dpselect.pate import job as pate_job
 from dpselect.pate import labeling
-from dpselect.pate.labeling import price_of
 
 # fast versions in test_labeling.py fail at each step in one process
 pytestmark = [pytest.mark.serial, pytest.mark.slow]

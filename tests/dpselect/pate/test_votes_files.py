@@ -16,7 +16,7 @@ import pytest
 import scipy
 
 from dpselect import archives
-from dpselect.pate.votes_file import VotesFile, VotesFileError
+from dpselect.app.labeling.votes_file import VotesFile, VotesFileError
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
 VOTES = np.arange(6)[None, :, None] < COUNTS[:, None, :]  # of six teachers

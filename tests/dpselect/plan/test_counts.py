@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
+from dpselect.app.planning import plan
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.plan import Profile, default_choice, interval
-from dpselect.plan.asked import plan
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
 from dpselect.plan.fit import fitted, noise_settings
 from dpselect.plan.request import TopKRequest

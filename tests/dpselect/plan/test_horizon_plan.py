@@ -12,13 +12,13 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.app.continual import state as states
+from dpselect.app.continual.horizon import close
+from dpselect.app.release.series import horizon_mechanism
 from dpselect.cells import cell
-from dpselect.continual import state as states
-from dpselect.continual.horizon import close
 from dpselect.errors import InvalidRequest
 from dpselect.plan import Groups, HorizonPlan, Profile
 from dpselect.plan.forecast import MadeUpUsers, top_of
-from dpselect.release.series import horizon_mechanism
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -120,7 +120,7 @@ def test_a_plan_recommends_what_continual_run_runs(unknown: bool, grouped: bool)
         domain=None if unknown else range(100),
         groups=range(3) if grouped else None,
         with_counts=True,
-        users=dps.continual.HorizonClip(exponent=1.0, cells=9),
+        users=dps.mechanisms.HorizonClip(exponent=1.0, cells=9),
         items_per_period=2,
         k=10,
         periods=4,

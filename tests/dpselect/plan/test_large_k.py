@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpselect as dps
-from dpselect.cli.app import app
+from dpselect.app.cli.app import app
 from dpselect.plan import Profile
 
 LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"

@@ -14,11 +14,11 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.app.release.question import Question, choose
+from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
 from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import HorizonPlan, Profile, TopKPlan
-from dpselect.release.question import Question, choose
-from dpselect.spec import TopKSpec
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Profile.zipf(1.1, 200, 20_000, items_per_user=4)

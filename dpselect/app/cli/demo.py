@@ -1,0 +1,139 @@
+"""`dpselect demo`, a release of made-up data."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from rich.text import Text
+from typer import Option, echo
+
+from accounting import Budget
+from accounting.address import masked
+from accounting.files import new_file
+from accounting.wording import format_number
+from dpselect.app.cli import guard, out
+from dpselect.app.cli.topk import as_text
+from dpselect.app.events.engine import temporary_folder
+from dpselect.app.release.question import Question
+from dpselect.app.release.run import run
+from dpselect.app.spec import TopKSpec
+from dpselect.csv_text import csv_records
+from dpselect.errors import InvalidRequest
+
+_FILE = "checkins.csv"
+_VISITS = 8  # of one made-up user, on average
+_SEED = 20190607  # of the made-up data; the noise of a release never has one
+
+
+def demo(
+    users: Annotated[
+        int, Option(min=1, max=10_000_000, help="Number of users to make up.")
+    ] = 20_000,
+    items: Annotated[
+        int, Option(min=1, max=10_000_000, help="Number of places to make up.")
+    ] = 2_000,
+    k: Annotated[int, Option(min=1, help="Number of items to release.")] = 10,
+    epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
+    delta: Annotated[float, Option(help="Delta of the budget, with --epsilon.")] = 1e-6,
+    keep: Annotated[
+        Path | None,
+        Option(help=f"Folder in which to keep the log, as {_FILE}. Default: it is deleted."),
+    ] = None,
+    json: guard.Json = False,
+    _debug: guard.Debug = False,
+) -> None:
+    """Make up a log of check-ins and release its top k, just as topk would.
+
+    The people are made up, so the true ranks can be shown beside the private answer. For real data
+    that would be a breach.
+    """
+    with _folder(keep) as folder:
+        log = folder / _FILE
+        ranking = check_ins(log, users, items)
+        budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
+        question = Question.of(
+            log,
+            TopKSpec(
+                user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta
+            ),
+        )
+        with out.reading() as callback:
+            released = run(question, log, callback)
+    price = f"--epsilon {format_number(epsilon)} --delta {format_number(delta)}"
+    command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {price}"
+    if json:
+        truth = {
+            "note": "the people are made up; for real data the truth is private",
+            "true_top": list(ranking)[:k],
+            "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
+        }
+        echo(out.json_text({**released.as_data(), "command": command, "synthetic": truth}))
+        return
+    console = out.screen()
+    shown = as_text(
+        released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}
+    )
+    with console.capture() as captured:
+        console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
+        # Not wrapped: a command that is copied must be one line.
+        console.print(Text("  " + command, style="green"), soft_wrap=True)
+        if keep is None:
+            console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
+        last = (
+            "The true ranks can be shown because these people are made up. For real data they are"
+            " private."
+        )
+        console.print()
+        console.print(out.page(shown, Text(last)))
+    out.emit(out.unpadded(captured.get(), console))
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with temporary_folder("dpselect-demo-") as folder:
+            yield folder
+        return
+    try:
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"--keep={masked(keep)} cannot be made: {error.strerror}; name a folder that can"
+        ) from None
+    yield keep
+
+
+def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
+    """Write a made-up log, the same for the same arguments.
+
+    A few places have many visitors (Zipf's law), and people come back.
+
+    Returns:
+        Every place's true rank by distinct users, 1 for the best; ties by name.
+    """
+    rng = np.random.default_rng(_SEED)
+    who = np.repeat(np.arange(users), rng.geometric(1 / _VISITS, size=users))
+    weights = 1 / (np.arange(places) + 5.0)
+    where = rng.choice(rng.permutation(places), size=len(who), p=weights / weights.sum())
+    again = rng.random(len(who)) < 0.2
+    where[1:][again[1:]] = where[:-1][again[1:]]
+    shuffled = rng.permutation(len(who))
+    who, where, hours = (
+        who[shuffled].tolist(),
+        where[shuffled].tolist(),
+        (np.arange(len(who)) // 500).tolist(),
+    )
+    names = [f"place-{place:0{len(str(places - 1))}d}" for place in range(places)]
+    with new_file(path, "the log", encoding="utf-8") as stream:
+        rows = zip(who, [names[place] for place in where], hours, strict=True)
+        stream.writelines(csv_records(chain([("user_id", "item_id", "hour")], rows)))
+    counts = Counter(place for _, place in set(zip(who, where, strict=True)))
+    order = sorted(range(places), key=lambda place: (-counts[place], names[place]))
+    return {names[place]: rank for rank, place in enumerate(order, start=1)}

@@ -1,0 +1,159 @@
+"""Commands made from specs, whose fields are the options, over those of a `--config` file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_origin, get_type_hints
+
+from typer import Option, Typer
+
+from accounting.address import masked
+from accounting.errors import located
+from dpselect.app.cli import guard
+from dpselect.app.cli.guard import Debug, HelpAll
+from dpselect.app.spec import Spec, ordered, typed
+from dpselect.errors import InvalidRequest, Note, printable
+
+_CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
+_SHORT = 20  # options of a spec that --help shows all of
+
+
+def command(
+    spec: type[Spec], run: Callable[..., None], *, configured: bool = True
+) -> Callable[..., None]:
+    """A Typer function with the spec's fields and further parameters of `run` as its options.
+
+    It calls `run` with a spec of the options. Its help is the spec's. A parameter `config` of `run`
+    gets the file's name too.
+
+    Args:
+        configured: True if a file may state the fields.
+    """
+    signature = inspect.signature(run, eval_str=True)
+    own = [
+        parameter
+        for name, parameter in signature.parameters.items()
+        if name not in ("spec", "config")
+    ]
+    options = [_option(spec, name) for name in ordered(spec)]
+    config = inspect.Parameter(
+        "config",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[Path | None, _CONFIG],
+    )
+    first, rest = (
+        [one for one in own if one.default is one.empty],
+        [one for one in own if one.default is not one.empty],
+    )
+    made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
+    debug = inspect.Parameter(
+        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
+    )
+    made += [
+        *(one.replace(kind=one.KEYWORD_ONLY) for one in rest),
+        debug,
+        *([config] if configured else []),
+    ]
+    made += [debug.replace(name="help_all", annotation=HelpAll)] if len(options) > _SHORT else []
+
+    def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(part)
+        for name, value in part.items():
+            if (parse := spec.said(name, "parse")) is not None:
+                with located(name):
+                    made[name] = parse(value)
+        return made
+
+    def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
+        for read_by_the_guard in ("debug", "help_all"):
+            given.pop(read_by_the_guard, None)
+        given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
+        given |= {"config": config} if "config" in signature.parameters else {}
+        stated, file = dict[str, Any](), dict[str, Any]()
+        for name, field in spec.model_fields.items():
+            value = given.pop(name, None)
+            if value not in (None, []) and not (value is False and field.default is False):
+                stated[name] = value
+        if config is not None:
+            from dpselect.app.spec import toml_file  # knows every mechanism and every spec
+
+            with located(guard.CONFIG):
+                held = toml_file.read(config)
+            file = held.values(spec, stated)
+        try:
+            run(**given, spec=spec.over(parsed(file), parsed(stated)))
+        except InvalidRequest as error:
+            if error.field in file.keys() - stated.keys():  # nobody has typed it
+                typed_as = flags(spec, error.field)[0].partition("/")[0]
+                error.add_note(Note(printable(f"{typed_as} is stated in {masked(str(config))}")))
+            raise
+
+    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    call.examples = spec.examples  # type: ignore[attr-defined]
+    call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
+    return call
+
+
+def verb(
+    app: Typer, name: str, spec: type[Spec], *, configured: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that makes `command(spec, run)` a command of `app`."""
+
+    def registered(run: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, cls=guard.SectionedCommand)(command(spec, run, configured=configured))
+        return run
+
+    return registered
+
+
+def flags(spec: type[Spec], name: str) -> list[str]:
+    """Spellings of the option that sets a field."""
+    said = spec.said(name, "flags") or (
+        "--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}"
+    )
+    return str(said).split()
+
+
+def spelled(text: str, spec: type[Spec]) -> str:
+    """The text with `name=` replaced by the option's spelling."""
+    return guard.spelled(text, _options(spec))
+
+
+_hints: Callable[[type[Spec]], dict[str, Any]] = cache(get_type_hints)
+
+
+@cache
+def _options(spec: type[Spec]) -> dict[str, guard.Option]:
+    found = dict[str, guard.Option]()
+    for name in spec.model_fields:
+        on, _, off = flags(spec, name)[0].partition("/")
+        found[name] = guard.Option(on, typed(_hints(spec)[name]) is bool, off)
+    return found
+
+
+def _option(spec: type[Spec], name: str) -> inspect.Parameter:
+    field, parse = spec.model_fields[name], spec.said(name, "parse")
+    many = spec.said(name, "many") or (get_origin(field.annotation) is tuple and parse is None)
+    kind = list[str] if many else str if parse else typed(_hints(spec)[name])
+    annotation = bool if kind is bool and field.default is False else kind | None
+    env = spec.said(name, "env")
+    made = Option(
+        *flags(spec, name),
+        help=spelled(field.description or "", spec),
+        rich_help_panel=spec.said(name, "section"),
+        metavar=spec.said(name, "metavar"),
+        envvar=env,
+        show_envvar=bool(env),
+    )
+    default = False if annotation is bool else None
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[annotation, made],
+    )

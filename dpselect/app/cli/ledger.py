@@ -1,0 +1,700 @@
+"""`dpselect ledger ...`: keep a privacy budget in a file or a database, and let others check it."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import re
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+from typer import Argument, Exit, Typer, echo
+
+import dpselect as dps
+from accounting import AccountingError, Budget, Curve
+from accounting.arguments import Relation
+from accounting.curves.base import CURVES
+from accounting.errors import located
+from accounting.files import PRIVATE, new_file, read_text
+from accounting.ledger import (
+    Entry,
+    Heads,
+    InvalidEntry,
+    Ledger,
+    Quota,
+    Receipt,
+    SigningKey,
+    Verification,
+)
+from accounting.ledger.request import Terms, require_known
+from accounting.page.spent import budget_in_words
+from accounting.price import NOTHING
+from accounting.remaining import Remaining, stated
+from accounting.strict_json import read_json
+from accounting.wording import in_words, percent_up
+from dpselect.app.cli import guard, out
+from dpselect.app.cli.from_model import spelled, verb
+from dpselect.app.cli.guard import FAILED, PLAIN, GuardedGroup
+from dpselect.app.release.answer import report_charge_on_error
+from dpselect.app.spec import TopKSpec, ledger_spec
+from dpselect.errors import InvalidRequest, printable
+
+app: Typer = Typer(
+    name="ledger",
+    cls=GuardedGroup,
+    help="Keep a privacy budget that many processes spend and an auditor can check.",
+    no_args_is_help=True,
+    **PLAIN,
+)
+
+
+@verb(app, "init", ledger_spec.InitSpec)
+def _init(spec: ledger_spec.InitSpec) -> None:
+    budget = None if spec.dataset is None else _in_unit(spec)
+    delta = spec.most_per_release_delta
+    per_release = (
+        None
+        if spec.most_per_release is None
+        else Budget(epsilon=spec.most_per_release, delta=delta)
+    )
+    named: Any = {
+        name: getattr(spec, name)
+        for name in ("unit", "window", "time_zone", "data_period", "most_in_all", "actor")
+    }
+    with Ledger.open(spec.ledger, mode=_mode(spec.mode)) as ledger:
+        if spec.dataset is not None and budget is not None:
+            ledger.create_dataset(
+                spec.dataset, budget, spec.relation, most_per_release=per_release, **named
+            )
+        echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
+
+
+@verb(app, "charge", ledger_spec.ChargeSpec, configured=False)
+def _charge(spec: ledger_spec.ChargeSpec) -> None:
+    common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.periods or None}
+    if spec.batch is not None:
+        charges = list(_lines(Path(spec.batch), common))
+        with Ledger.open(spec.ledger, create=False) as ledger:
+            receipts = ledger.charge_all(spec.dataset, charges)
+        again = sum(receipt.replayed for receipt in receipts)
+        earlier = (
+            f", {again:,} of them by an earlier call: nothing was charged again for those"
+            if again
+            else ""
+        )
+        _tell(f"{len(receipts):,} charges are made{earlier}")
+        return
+    if spec.answer is not None:
+        _charge_again(spec)
+        return
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if spec.relation is None and (spec.event is not None or spec.steps is not None):
+            common["relation"] = ledger.dataset(spec.dataset).relation
+    item = _charged(spec, common["relation"])
+    # known before the charge: whatever interrupts it can name it
+    key = uuid.uuid4().hex if spec.key is None else spec.key
+    terms: Any = common | {"count": spec.count, "key": key}
+    with (
+        Ledger.open(spec.ledger, create=False) as ledger,
+        report_charge_on_error(ledger, spec.dataset, key),
+    ):
+        receipt = ledger.charge(spec.dataset, item, **terms)
+        usage = ledger.affordable(spec.dataset, spec.count * item, **common)
+    _echo_receipt(receipt)
+    first = " (failure probability runs out first)" if usage.runs_out == "failure" else ""
+    _tell(f"{usage.account + ': ' if usage.account else ''}{usage}{first}")
+
+
+def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
+    """Charge for an answer that was kept, as its release did, and state that it was handed out, so
+    that no other one is drawn under its key.
+    """
+    from dpselect.app.release.answer import claim_of
+    from dpselect.app.release.run import ChargeTarget
+
+    with located("answer"):
+        text = read_text(Path(str(spec.answer)), InvalidEntry, "the answer")
+        try:
+            data = read_json(text)
+            mechanism = dps.Mechanism.from_json(jsonlib.dumps(data["mechanism"]))
+            paid, curve = data["ledger"], Curve.from_json(jsonlib.dumps(data["curve"]))
+            key, periods, question = paid["key"], paid["period"], data["question"]
+            spent = Curve.from_json(jsonlib.dumps(data["spent"])) if "spent" in data else None
+            if not isinstance(key, str) or not key:
+                raise KeyError("key")
+        except (AccountingError, KeyError, TypeError):
+            raise InvalidRequest(
+                "answer= holds no answer of `dpselect topk` that a ledger was charged for. Name the"
+                " file that its output= made, FILE.json beside a table; of a series with one"
+                " budget, `dpselect continual recharge` charges what is missing"
+            ) from None
+        if paid["dataset"] != spec.dataset or mechanism.curve != curve:
+            raise InvalidRequest(
+                f"answer= was charged to dataset={paid['dataset']!r}: state that one"
+                if mechanism.curve == curve
+                else "answer= was edited: its curve is not that of its mechanism"
+            )
+    item = ChargeTarget(None, key, asked=lambda: question).bound(mechanism)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        zone = ledger.dataset(spec.dataset).time_zone
+        terms: Any = {name: getattr(spec, name) for name in _TERMS} | {"across": "whole_counts"}
+        terms |= {"key": key, "period": periods or None, "time_zone": zone}
+        opened = (ledger.charge if spent is None else ledger.reserve)(spec.dataset, item, **terms)
+        if opened.state == "reserved":
+            ledger.commit(spec.dataset, key, actor=spec.actor)
+        made: Any = {"claim": claim_of(text), "actor": spec.actor, "spent": spent}
+        ledger.release(spec.dataset, key, **made)
+    _echo_receipt(opened)
+
+
+_TERMS = (
+    "relation",
+    "period",
+    "label",
+    "actor",
+    "team",
+    "purpose",
+    "fingerprint",
+    "time_zone",
+    "override",
+)
+
+
+@verb(app, "show", ledger_spec.StandingSpec, configured=False)
+def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        names = (
+            [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
+        )
+        if json:
+            heads = jsonlib.loads(ledger.heads().to_json())
+            data = {
+                "heads": heads,
+                "datasets": [_as_data(ledger, name, spec.limit) for name in names],
+            }
+            out.emit(out.json_text(data) + "\n")
+            return
+        parts: list[RenderableType] = []
+        for name in names:
+            parts += [*_in_figures(ledger, name), *_quotas(ledger, name)]
+            if spec.limit:
+                parts += [
+                    Text("Latest entries"),
+                    _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget),
+                ]
+            parts.append(Text())
+        out.emit(Group(*parts))
+
+
+@verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
+def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> None:
+    from dpselect.app.release.run import (
+        ChargeTarget,  # knows mechanisms, which other verbs do without
+    )
+
+    session = ChargeTarget.of(spec, "", time_zone=spec.time_zone).session
+    assert session is not None, "the spec names who pays"
+    release = _charged(spec, session.dataset.relation)
+    left, dataset, kind = (
+        session.affordable(release, one_by_one=True),
+        session.dataset.name,
+        type(release).__name__,
+    )
+    as_plan, remedy = session.affordable(release), spelled(left.remedy, TopKSpec)
+    if json:
+        figures = {
+            "figures": left.as_data(),
+            "one_by_one": left.releases,
+            "runs_out": left.runs_out,
+        }
+        about = {"dataset": dataset, "account": left.account or None, "release": kind}
+        words = {
+            "reason": left.reason,
+            "remedy": remedy,
+            "as_one_plan": as_plan,
+            "in_words": left.figures,
+        }
+        echo(jsonlib.dumps({**about, **figures, **words}, indent=2))
+        return
+    first = {
+        "divergence": "divergence",
+        "failure": "failure probability (delta0)",
+        None: "neither part",
+    }[left.runs_out]
+    echo(
+        f"{dataset}{left.account and f', {left.account}'}, for releases by {kind} that are charged"
+        " one by one"
+    )
+    for name, said in {
+        **left.figures,
+        "runs out first": first,
+        "why": left.reason,
+        "for more": remedy,
+    }.items():
+        echo(f"  {name}: {said}")
+    echo(
+        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger"
+        " charge --count`. The numbers differ because a plan has one cost as a whole and may"
+        " take the whole budget, while releases one by one may depend on earlier answers,"
+        " each with a cost in the filter's own unit"
+    )
+
+
+@verb(app, "quota", ledger_spec.QuotaSpec, configured=False)
+def _quota(
+    spec: ledger_spec.QuotaSpec,
+    action: Annotated[
+        Literal["list"] | None,
+        Argument(help="Use 'list' to show the quotas and each account's spending."),
+    ] = None,
+) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        quotas = ledger.quotas(spec.dataset)
+        if action == "list":
+            out.emit(
+                Group(*(list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]))
+            )
+            return
+        if spec.name is None:
+            raise InvalidRequest(
+                "name= is missing: which quota is declared; `dpselect ledger quota list` shows"
+                " those that are"
+            )
+        if spec.withdraw:
+            entry = quotas.withdraw(spec.name, actor=spec.actor)
+        else:
+            limit, budget = spec.budget, ledger.dataset(spec.dataset).budget
+            if limit.form == "approximate" and (
+                budget.order == "gaussian" or budget.release is not None
+            ):
+                limit = Budget(
+                    epsilon=limit.epsilon,
+                    delta=limit.delta,
+                    order=budget.order,
+                    release=budget.release,
+                )
+            scope: Any = {
+                name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")
+            }
+            entry = quotas.declare(
+                Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor
+            )
+    echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
+
+
+@verb(app, "retire", ledger_spec.RetireSpec, configured=False)
+def _retire(spec: ledger_spec.RetireSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        known = [one.name for one in ledger.datasets()]
+        here = [name for name in known if ledger.moved_to(name) is None]
+        for name in [spec.dataset] if spec.dataset is not None else here or known:
+            entry = ledger.retire(name, spec.to, actor=spec.actor)
+            _tell(f"{name}, entry {entry.seq}: moved to {entry.label}")
+
+
+@verb(app, "void", ledger_spec.VoidSpec, configured=False)
+def _void(spec: ledger_spec.VoidSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
+    _echo_receipt(receipt)
+
+
+@verb(app, "keygen", ledger_spec.KeygenSpec, configured=False)
+def _keygen(spec: ledger_spec.KeygenSpec) -> None:
+    output = Path(spec.output)
+    out.require_target("--output", output)
+    key = SigningKey.new()
+    with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as file:
+        file.write(key.to_pem())
+    echo(key.public)
+
+
+@verb(app, "verify", ledger_spec.AuditSpec, configured=False)
+def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
+    known = _kept(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        found = ledger.verify(known, spec.trust)
+    if json:
+        problems = [
+            {"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message}
+            for p in found.problems
+        ]
+        of_all = {
+            "ok": found.ok,
+            "datasets": found.datasets,
+            "entries": found.entries,
+            "covered": found.covered,
+        }
+        out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
+    else:
+        out.emit(Group(*_findings(found, known, spec.trust)))
+    if not found.ok:
+        raise Exit(FAILED)
+
+
+def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
+    """One line for each finding, and for the signature."""
+    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
+    yield Text(
+        f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else ""
+    )
+    for problem in found.problems:
+        where = "" if problem.seq is None else f", entry {problem.seq}"
+        yield Text.assemble(
+            (printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"
+        )
+    if found.covered is not None:
+        yield Text(
+            f"the chain heads cover {found.covered:,} of them, but not the"
+            f" {found.entries - found.covered:,} later ones"
+        )
+    if known is not None and trusted is not None:
+        yield Text("the chain heads are signed with the trusted key")
+    elif known is not None and known.signature is None:
+        yield Text(
+            "the chain heads are not signed, so this check is only as trustworthy as the place"
+            " where you kept them"
+        )
+    elif known is not None and known.signature is not None:
+        key = f"it names key {known.signature.key[:16]}..."
+        yield Text(
+            f"the signature was not checked ({key}). Give the public key that you trust with"
+            " --trust"
+        )
+    if found.ok and known is None:
+        yield Text(
+            "A cut-off end of the ledger is detected only with chain heads that were kept"
+            " elsewhere. See `dpselect ledger heads`."
+        )
+
+
+@verb(app, "heads", ledger_spec.HeadsSpec, configured=False)
+def _heads(spec: ledger_spec.HeadsSpec) -> None:
+    output, key = _signed(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        found = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
+    if output is None:
+        out.emit(found)
+        return
+    with new_file(output, "--output", encoding="utf-8") as file:
+        file.write(found)
+
+
+@verb(app, "export", ledger_spec.ExportSpec, configured=False)
+def _export(spec: ledger_spec.ExportSpec) -> None:
+    output, key = _signed(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if output is not None:
+            ledger.export(output, key)
+            return
+        if sys.stdout is None:
+            raise out.NotShown("standard output is closed: name a file with --output")
+        ledger.export(sys.stdout, key)
+        out.emit("")
+
+
+@verb(app, "import", ledger_spec.ImportSpec, configured=False)
+def _import(
+    source: Annotated[Path, Argument(help="File from export.")], spec: ledger_spec.ImportSpec
+) -> None:
+    with Ledger.open(spec.ledger) as ledger:
+        signer = "" if spec.trust is None else "; the trusted key signed them"
+        echo(f"{ledger.import_(source, spec.trust)} entries imported and verified{signer}")
+
+
+@verb(app, "report", ledger_spec.ReportSpec)
+def _report(spec: ledger_spec.ReportSpec) -> None:
+    from accounting import registry_entry
+
+    # the other verbs need no template engine, and no mechanisms
+    from accounting.report import DELTAS, cited_by, write_report
+    from dpselect.mechanisms import members
+
+    output, mode = Path(spec.output), _mode(spec.mode)
+    out.require_target("--output", output, spec.ledger)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if spec.registry is not None:
+            with new_file(output, "--output", mode=mode, encoding="utf-8") as file:
+                file.write(registry_entry.entry(ledger, spec.registry))
+            return
+        found = ledger.verify(_kept(spec), spec.trust) if spec.check else None
+        proofs = {kind: cited_by(member) for kind, member in members().items()}
+        about: Any = {"verification": found, "proofs": proofs, "mode": mode}
+        write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
+
+
+# -- what is read: keys, heads, curves, permissions ------------------------------------------------
+
+
+def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
+    """The earlier chain heads, if there are any."""
+    with located("heads"):
+        return (
+            None
+            if spec.heads is None
+            else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
+        )
+
+
+def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
+    """The path to write to, and the key from a file or else from the environment."""
+    output = None if spec.output is None else Path(spec.output)
+    out.require_target("--output", output, spec.ledger)
+    with located("sign"):
+        held = (
+            os.environ.get(ledger_spec.HEADS_KEY)
+            if spec.sign is None
+            else read_text(Path(spec.sign), InvalidEntry, "the key")
+        )
+        return output, None if held is None else SigningKey.from_pem(held)
+
+
+def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
+    """The stated budget, with the composition that order=, mostly= or only= states."""
+    budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
+    stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    if order is not None:
+        number = order.replace(".", "", 1).isdigit()
+        # Budget says what it takes
+        return Budget(**stated, order=float(order) if number else order)
+    if only is not None:
+        release = _stated("only", only)
+        return Budget(**stated, release=release if isinstance(release, Curve) else release.curve)
+    if mostly is None:
+        return budget
+    if budget.form != "approximate":
+        raise InvalidRequest(
+            "mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta="
+        )
+    return Budget.for_workload(
+        epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly)
+    )
+
+
+def _stated(field: str, argument: str) -> Any:
+    """The curve, or the mechanism, in JSON or in the file of an @FILE."""
+    with located(field):
+        stated = (
+            read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
+        )
+        try:
+            kind = read_json(stated).get("kind")
+        except InvalidEntry as error:
+            raise InvalidRequest(f"{error}; pass what its to_json wrote, or @FILE") from None
+        if field == "curve" or (field != "mechanism" and kind in CURVES.members()):
+            return Curve.from_json(stated)
+        return dps.Mechanism.from_json(stated)
+
+
+def _mode(stated: str) -> int:
+    """File permissions from --mode."""
+    if not re.fullmatch("0?[0-7]{3}", stated):
+        raise InvalidRequest(
+            f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example"
+        )
+    return int(stated, 8)
+
+
+# -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still
+
+
+def _echo_receipt(receipt: Receipt) -> None:
+    """Report a completed charge. A closed output does not undo it."""
+    again = ", made by an earlier call; nothing was charged again" if receipt.replayed else ""
+    _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
+
+
+def _tell(words: str) -> None:
+    try:
+        out.emit(words + "\n")
+    except out.NotShown as error:
+        raise out.NotShown(f"{error}; what was done is done: {words}") from None
+
+
+def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
+    with located("batch"):
+        lines = read_text(batch, InvalidEntry, "the batch").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                data = read_json(line)
+                what = {name: data.pop(name, None) for name in ("curve", "mechanism")}
+                require_known(data, Terms)
+                if not isinstance(data.get("key"), str):
+                    raise InvalidEntry(
+                        "a key is missing: without one a batch whose outcome is unknown could not"
+                        " be repeated safely"
+                    )
+                stated = [
+                    (name, jsonlib.dumps(part)) for name, part in what.items() if part is not None
+                ]
+                if len(stated) != 1:
+                    raise InvalidRequest("give either --curve or --mechanism: what is charged")
+                terms: Any = {**common, **data}  # the ledger refuses what it does not know
+                yield _stated(*stated[0]), terms
+        except AccountingError as error:
+            raise InvalidEntry(
+                f"line {number} of the batch: {error}. Nothing was charged"
+            ) from None
+
+
+def _charged(
+    spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None
+) -> Any:
+    """The stated curve or mechanism of other software. `relation` is for the cost of an event."""
+    for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
+        if (argument := getattr(spec, name)) is not None:
+            return _stated(name, argument)
+    from accounting import dp_events  # loads dp-accounting, which no other charge needs
+
+    if spec.event is not None:
+        with located("event"):
+            event = dp_events.event_from_json(
+                read_text(Path(spec.event), InvalidEntry, "the event")
+            )
+            return dp_events.from_dp_event(event, relation)
+    assert spec.noise_multiplier is not None
+    assert spec.sampling_rate is not None
+    assert spec.steps is not None
+    return dp_events.from_dp_event(
+        dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation
+    )
+
+
+# -- a ledger as tables for a terminal, and as data for machines -----------------------------------
+
+
+_FULLEST = 5  # accounts of a quota that are listed
+_PERIODS = 12  # of a dataset with a window, the latest
+_RECENT = 100  # entries among which the last charge is looked for
+
+
+def _totals(ledger: Ledger, name: str) -> list[Remaining]:
+    totals = ledger.totals(name)
+    return totals if totals or ledger.dataset(name).window != "whole" else [ledger.total(name)]
+
+
+def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
+    """The declaration, and the shares, costs and remaining releases of the latest periods.
+
+    Remaining releases are the number of those like the last one that still fit.
+    """
+    dataset, totals = ledger.dataset(name), _totals(ledger, name)
+    yield Text(printable(name), style="bold")
+    _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
+    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
+    yield Text(
+        f"budget: {stated(dataset.budget)}"
+        + ("" if dataset.window == "whole" else f" for each {dataset.window}")
+    )
+    if (place := ledger.moved_to(name)) is not None:
+        yield Text(printable(f"moved to {place}: nothing more is charged here"))
+    if len(totals) > _PERIODS:
+        yield Text(f"{len(totals) - _PERIODS} earlier periods: see --json")
+    # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
+    # many more fit.
+    opening = next(
+        (entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0),
+        None,
+    )
+    curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
+    for total in totals[-_PERIODS:]:
+        _, *figures = replace(total, curve=curve).figures.items()
+        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace(
+            "like this one", "like the last one"
+        )
+        yield Text(f"{total.account + ': ' if total.account else ''}{words}")
+    if not totals:
+        yield Text("used: 0%; cost as charged: nothing")
+    if why := Remaining(dataset.budget, NOTHING).why_share:
+        yield Text(why)
+
+
+def _by_quota(
+    ledger: Ledger, name: str, most: int | None = None
+) -> Iterator[tuple[Quota, list[Remaining]]]:
+    """The quotas in force, each with its accounts, all or the fullest."""
+    found = ledger.quotas(name)
+    standing = found.standing(most)
+    for quota in found.all():
+        yield quota, [left for of, left in standing if of == quota]
+
+
+def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
+    """A line for each quota and one for each of its fullest accounts."""
+    for quota, accounts in _by_quota(ledger, name, _FULLEST):
+        assert quota.limit is not None
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}"))
+        for left in accounts:
+            _, *figures = left.figures.items()
+            words = "; ".join(f"{figure}: {said}" for figure, said in figures)
+            yield Padding(Text(printable(f"{left.account}: {words}")), (0, 0, 0, 7))
+
+
+def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
+    """A table with two or three lines for each entry beside its number. Long lines wrap."""
+    table = Table.grid(
+        Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0)
+    )
+    for entry in entries:
+        runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
+        cost = _cost(entry, budget)
+        place = entry.period and f", {printable(entry.period)}"
+        at = printable(entry.at[:19].replace("T", " "))
+        lines = [f"{at} UTC  {entry.action}{runs}{cost}{place}"]
+        what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
+        lines += [
+            printable(line)
+            for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else ""))
+            if line
+        ]
+        table.add_row(Text(str(entry.seq)), Text("\n".join(lines)))
+    return table
+
+
+def _cost(entry: Entry, budget: Budget) -> str:
+    if min(entry.price) < 0:
+        return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
+    return (
+        f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget"
+        if max(entry.price)
+        else ""
+    )
+
+
+def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
+    """A dataset as plain data. Costs are in 10^-12 nats, or 10^-18 of failure probability."""
+    dataset = ledger.dataset(name)
+    return {
+        **{
+            part: getattr(dataset, part)
+            for part in ("name", "relation", "unit", "window", "data_period")
+        },
+        "moved_to": ledger.moved_to(name),
+        "budget": dataset.budget.model_dump(),
+        "capacity": dataset.budget.capacity._asdict(),
+        "periods": [
+            {"period": left.account or None, **_account(left)} for left in _totals(ledger, name)
+        ],
+        "quotas": [
+            quota.model_dump(mode="json")
+            | {"accounts": [{"account": left.account, **_account(left)} for left in accounts]}
+            for quota, accounts in _by_quota(ledger, name)
+        ],
+        "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
+    }
+
+
+def _account(left: Remaining) -> dict[str, Any]:
+    """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
+    units = {"main": left.main, "failure": left.failure, "measure": left.measure}
+    remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
+    return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

@@ -1,0 +1,262 @@
+"""Output of commands: text, tables and JSON on standard output, new files, and bars on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from rich.box import SIMPLE_HEAD, Box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
+from rich.text import Text
+from typer import Exit, echo
+
+from accounting.address import masked
+from accounting.errors import OutputError, OutputRefused
+from accounting.files import require_new
+from dpselect.app.cli.guard import EXPLAINED, abandon_standard_output
+from dpselect.errors import InvalidRequest, Note, printable
+
+if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
+    from dpselect.app.events import ProgressCallback
+    from dpselect.app.release.answer import AnswerFile, DryRun
+
+_BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
+
+
+_NARROWEST = 40  # columns that a table of an answer needs for its items
+
+
+class NotShown(OutputError):
+    """An error of standard output, which is closed or cannot be written."""
+
+
+# -- as text or JSON -------------------------------------------------------------------------------
+
+
+def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
+    """JSON text. It raises an error for NaN or Infinity, which are not JSON."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
+
+
+def heading(words: str) -> Text:
+    """A line above facts."""
+    return Text(words, style="bold")
+
+
+def note(kind: str, words: str, style: str = "bold yellow") -> Text:
+    """A line that begins with its kind."""
+    return Text.assemble((f"{kind}: ", style), words)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and their values, in two columns."""
+    table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
+    for name, value in pairs:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def section(title: str, pairs: Iterable[tuple[str, str]]) -> Group:
+    """Facts under a heading."""
+    return Group(heading(title), facts(pairs))
+
+
+def page(*parts: RenderableType) -> Group:
+    """Parts in sequence, with an empty line between two."""
+    return Group(*[line for part in parts for line in (Text(), part)][1:])
+
+
+def rows(
+    heads: Sequence[str],
+    cells: Iterable[Iterable[str]],
+    *,
+    left: Sequence[str] = (),
+    box: Box | None = SIMPLE_HEAD,
+) -> Table:
+    """A table with columns aligned to the right, except those in `left`."""
+    table = Table(
+        box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False
+    )
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def plain(content: RenderableType) -> str:
+    """The content as text for a file."""
+    written = io.StringIO()
+    Console(file=written, width=100, highlight=False, no_color=True).print(content)
+    return written.getvalue()
+
+
+def screen(*, highlight: bool = False) -> Console:
+    """Standard output as a console with a minimum width.
+
+    A narrower one, or one of unknown width (COLUMNS=0), wraps lines itself, so cells have room for
+    words.
+    """
+    console = Console(highlight=highlight)
+    console.width = max(console.width, _NARROWEST)
+    return console
+
+
+# -- standard output, files and bars ---------------------------------------------------------------
+
+
+def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
+    """Print a result, as plain data or as text."""
+    data = found if isinstance(found, dict | list) else found.as_data() if json else {}
+    emit(json_text(data) + "\n" if json else as_text(found))
+
+
+def show_dry_run(found: DryRun, *, json: bool) -> None:
+    """Print the cost of a release."""
+    show(found, lambda found: Group(*map(Text, map(printable, found.lines()))), json=json)
+
+
+def unpadded(text: str, console: Console) -> str:
+    """Text of a console, without the padding of cells if it goes to a file or a pipe."""
+    return (
+        text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    )
+
+
+def emit(content: str | RenderableType) -> None:
+    """Write all of the content to standard output now, so that no error goes unnoticed."""
+    try:
+        if not isinstance(content, str):
+            console = screen()
+            with console.capture() as captured:
+                console.print(content)
+            content = unpadded(captured.get(), console)
+        if sys.stdout is None:
+            raise ValueError("closed")
+        sys.stdout.write(content)
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        abandon_standard_output()
+        raise NotShown(
+            "standard output cannot be written"
+            f" ({getattr(error, 'strerror', None) or 'it is closed'})"
+        ) from None
+
+
+@contextlib.contextmanager
+def bar(
+    what: str,
+    *columns: str | ProgressColumn,
+    total: int | None = None,
+    console: Console | None = None,
+) -> Iterator[ProgressCallback | None]:
+    """A callback that moves a progress bar on stderr, or None if stderr is not a terminal."""
+    target = console or Console(stderr=True)
+    if not target.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn  # no script watches a bar
+
+    shown = [TextColumn(column) if isinstance(column, str) else column for column in columns]
+    with Progress(
+        TextColumn(what), BarColumn(), *shown, console=target, transient=True
+    ) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda done, whole: progress.update(task, completed=done, total=whole)
+
+
+def reading(
+    console: Console | None = None,
+) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+    """A progress bar for `dpselect.events.read`.
+
+    It shows the progress of the reading, and never the size of the log.
+    """
+    return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
+
+
+def counted(
+    what: str, console: Console | None = None
+) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+    """A progress bar for the steps of a computation on public numbers."""
+    return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
+
+
+def show_answer(
+    answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool
+) -> None:
+    """Print an answer, which is in its file by now, or its dry run.
+
+    If that fails, the error says where the answer is.
+    """
+    from dpselect.app.release.answer import DryRun, as_json, rescued  # other commands do without
+
+    if isinstance(answer, DryRun):
+        show_dry_run(answer, json=json)
+        return
+    charge, kept = answer.charge, answer.kept is not None or place.lies is not None
+    lies, paid = (
+        f"the answer lies in {masked(place.lies or place.record)}" if kept else "",
+        "no ledger was charged",
+    )
+    if charge is not None:
+        paid = (
+            f"it is charged as entry {charge.entry} of dataset {charge.dataset!r}, key"
+            f" {charge.key!r}"
+        )
+    try:
+        emit((answer.kept or as_json(answer)) if json else as_text(answer))
+    except NotShown as error:
+        if not kept:  # what was paid for gets a place
+            lost = "the answer is lost. Name a file with --output"
+            lies = lost if charge is None else rescued(answer)
+        raise NotShown(f"{error}; {lies}. {paid}") from None
+    except BaseException as error:
+        error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
+        raise
+    if place.failure is not None:
+        where = lies or "the answer is only printed, so copy it"
+        raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
+
+
+def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
+    """Exit with a separate status after an answer that noise alone explains.
+
+    As text the answer itself has already said so.
+    """
+    if json:
+        echo(f"warning: {printable(cautions[-1])}", err=True)
+    raise Exit(EXPLAINED)
+
+
+def require_shown(place: AnswerFile) -> None:
+    """Check, before any work, that an answer can be written to a file or standard output."""
+    if place.output is None and sys.stdout is None:
+        raise InvalidRequest(
+            "standard output is closed, so the answer would be lost. Name a file with --output"
+        )
+
+
+def require_target(option: str, path: Path | None, ledger: str | None = None) -> None:
+    """Check, before any work, that the file of an option can be created."""
+    if path is None:
+        return
+    if ledger is not None and ledger.startswith("sqlite"):
+        # a release without a ledger does without a database
+        from accounting.ledger.store import checked_url
+
+        file, place = Path(str(checked_url(ledger).database)).resolve(), path.absolute()
+        if place.parent.resolve() / place.name in {
+            file.with_name(file.name + suffix) for suffix in _BESIDE
+        }:
+            raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's: name another")
+    require_new(path, option)

@@ -1,0 +1,173 @@
+"""`dpselect plan`: its options, and a plan as text, as JSON, and as files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.text import Text
+
+import dpselect
+from accounting.address import masked
+from dpselect.app.cli import guard, out
+from dpselect.app.cli.from_model import command, spelled
+from dpselect.app.planning import answered, enough
+from dpselect.app.spec import PlanSpec
+from dpselect.errors import InvalidRequest, printable
+from dpselect.plan.plan import Section, share
+from dpselect.plan.topk_plan import TopKPlan
+
+if TYPE_CHECKING:
+    from dpselect.app.spec.toml_file import Config
+
+_Write = Annotated[
+    Path | None,
+    guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config."),
+]
+
+_WIDE = 118  # columns
+
+
+def _plan(
+    spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False
+) -> None:
+    if spec.way != "releases":
+        if write is not None:
+            raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
+        found = answered(spec)
+        _show(found.as_data() if json else [*found.words(), *found.rows()])
+        return
+    _require_target(spec, config, write)
+    wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
+    if wanted is not None:
+        with out.counted("searching"):
+            spec = enough(spec).model_copy(update={"recall": None})
+    with out.counted("planning"):
+        planned = answered(spec)
+    assert isinstance(planned, TopKPlan)
+    if write is not None:
+        _file(spec, planned, config).write(write, over=config)
+    if json:
+        needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
+        _show({"dpselect": dpselect.__version__, **planned.as_data(), **needed})
+        return
+    first = ""
+    if wanted is not None:
+        recall = share(planned.recommended.expected.recall)
+        first = (
+            f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less"
+            " does not find enough."
+        )
+    _show([*planned.words(), *planned.rows(), *_next_step(planned, spec, write)], first)
+
+
+plan = command(PlanSpec, _plan)
+
+
+def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:
+    """Check the target file before a plan is computed."""
+    if target is not None and spec.min_users is not None:
+        raise InvalidRequest(
+            "--write keeps a mechanism with its noise, but --min-users is for one that topk"
+            " configures. Leave out --write, and give --min-users to topk"
+        )
+    own = target is not None and target.exists() and source is not None and target.samefile(source)
+    if target is not None and target.exists() and not own:
+        raise InvalidRequest(
+            f"--write={masked(target)} exists and is not the file given with --config, so it is"
+            " not overwritten. Name another file, or give it with --config too"
+        )
+    out.require_target("--write", None if own else target)
+
+
+def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
+    """The configuration file with the mechanism to release with."""
+    # every spec, which a plan that is not kept does without
+    from dpselect.app.spec.toml_file import Config, read
+
+    planned, expected = found.recommended, found.recommended.expected
+    recall = {"recall": expected.recall, "recall_low": expected.low, "recall_high": expected.high}
+    about = recall | {"exact_set": expected.all_right, "released": expected.released}
+    k = planned.mechanism.most_of_each if spec.k == "all" else spec.k  # a mechanism has a number
+    release = {
+        "k": k,
+        "with_counts": spec.with_counts,
+        "mechanism": planned.mechanism,
+        "expected": about,
+    }
+    whole = (Config() if over is None else read(over)).planned(spec, release)
+    bounds: dict[str, Any] = {
+        "clip": planned.clip,
+        "max_items_per_user": planned.max_items_per_user,
+    }
+    # one norm over all groups: a bound on them is for a selection in each
+    if planned.mechanism.traits.cells:
+        bounds["max_groups_per_user"] = None
+    return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
+
+
+def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[Section]:
+    """The commands to run next. Lines that begin with a space are to be typed."""
+    looked = (
+        f"Note: {plan.profile} was read because you declared it public. If it is not public,"
+        " the plan has leaked information about it without a charge."
+    )
+    notes = [looked] if spec.public else []
+    if target is None:
+        yield Section(
+            lines=[
+                *notes,
+                (
+                    "--write FILE keeps it for dpselect topk --config FILE; --compare KIND tries"
+                    " another kind."
+                ),
+            ]
+        )
+        return
+    name = shlex.quote(str(target))
+    lines = [*notes, f"Written to {target}. Next, for each release:"]
+    lines += [] if spec.ledger is None else [f"  dpselect ledger init --config {name}      (once)"]
+    yield Section(lines=[*lines, f"  dpselect topk --config {name} EVENTS"])
+
+
+def _spelled(words: str) -> str:
+    return spelled(words, PlanSpec)
+
+
+def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
+    """Print data, or sections with an empty line between two, below a first line."""
+    if isinstance(found, dict):
+        out.emit(out.json_text(found) + "\n")
+        return
+    console = out.screen()
+    with console.capture() as captured:
+        if first:
+            console.print(out.heading(first))
+        for place, section in enumerate(section.spelled(_spelled) for section in found):
+            if place:
+                console.print()
+            if section.title:
+                console.print(out.heading(printable(section.title)))
+            if section.facts:
+                console.print(out.facts((name, printable(value)) for name, value in section.facts))
+            for line in section.lines:
+                typed = line.startswith(" ")
+                console.print(
+                    Text(printable(line), style="green" if typed else ""), soft_wrap=typed
+                )
+            if section.rows:
+                kept = (
+                    section.heads
+                    if console.width >= _WIDE or not section.narrow
+                    else section.narrow
+                )
+                rows = [
+                    [cell for head, cell in zip(section.heads, row, strict=True) if head in kept]
+                    for row in section.rows
+                ]
+                console.print(out.rows(kept, rows, left=section.left))
+            for line in section.notes:
+                console.print(Text(line, style="dim"))
+    out.emit(out.unpadded(captured.get(), console))

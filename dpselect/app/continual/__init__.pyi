@@ -1,0 +1,9 @@
+from .history import History as History
+from .horizon import Horizon as Horizon
+from .horizon import Period as Period
+from .horizon import open as open
+from .lifecycle import close as close
+from .lifecycle import recharge as recharge
+from .lifecycle import run as run
+from .lifecycle import show as show
+from .lifecycle import start as start

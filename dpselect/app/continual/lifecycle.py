@@ -1,0 +1,333 @@
+"""A horizon from its start to its last period, like `dpselect continual` in Python.
+
+Each function takes the fields of a spec, which are the options of its command. `output` is a new
+file, or the one with the answer to the same question, which is renewed as the series goes on.
+Errors are those of `Horizon`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+
+from accounting.address import masked
+from dpselect.app.continual.horizon import Horizon, Period
+from dpselect.app.continual.horizon import open as open_horizon
+from dpselect.app.continual.state import State
+from dpselect.app.events.time_window import count_ended, periods
+from dpselect.app.release.answer import DryRun, group_head, warn_unrecorded
+from dpselect.app.release.question import named
+from dpselect.app.release.run import session_of
+from dpselect.app.release.series import (
+    HorizonAnswer,
+    KeptHorizon,
+    dry_close,
+    horizon_file,
+    horizon_mechanism,
+    over_horizon,
+)
+from dpselect.app.spec.base import asked_by
+from dpselect.app.spec.continual_spec import (
+    CloseSpec,
+    ContinualSpec,
+    HeldFields,
+    KeptFields,
+    RechargeSpec,
+    ShowSpec,
+    StartSpec,
+)
+from dpselect.errors import HorizonError, InvalidRequest
+from dpselect.mechanisms.continual_top_k import MOST_PERIODS, ContinualTopK
+from dpselect.session import Session
+
+_LABEL = "dpselect continual"  # of a charge
+_SETTINGS = (
+    "k",
+    "periods",
+    "count",
+    "window",
+    "relation",
+    "users",
+    "with_counts",
+    "items_per_period",
+)
+
+if TYPE_CHECKING:
+    from dpselect.app.spec.keyword_types import (
+        CloseKeywords,
+        ContinualKeywords,
+        SharedHeld,
+        StartKeywords,
+    )
+
+
+@overload
+def start(*, dry_run: Literal[False] = False, **asked: Unpack[StartKeywords]) -> HorizonAnswer: ...
+
+
+@overload
+def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | DryRun: ...
+
+
+@asked_by(StartSpec)
+def start(**asked: Any) -> HorizonAnswer | DryRun:
+    """Reserve a horizon of releases and create its private state, before any data are read.
+
+    The first period commits the charge. A second call under the key reserves nothing more.
+
+    Args:
+        asked: the fields of `dpselect.app.spec.continual_spec.StartSpec`.
+
+    Returns:
+        The answer without a release yet; with `dry_run`, the charge.
+
+    Raises:
+        CalibrationError: no amount of noise fits the budget. And as `Horizon`; nothing was reserved
+            then.
+    """
+    spec = StartSpec(**asked)
+    lists: Any = {"domain": spec.catalog(), "groups": spec.group_list()}
+    settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
+    mechanism = horizon_mechanism(spec.budget, **settings, **lists)
+    kept = _kept(spec, "start")
+    with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
+        if spec.dry_run:
+            return dry_close(session, horizon)
+        return kept.written(HorizonAnswer.of(horizon, (), question=kept.question))
+
+
+@overload
+def close(
+    period: int, data: object, *, dry_run: Literal[False] = False, **asked: Unpack[CloseKeywords]
+) -> HorizonAnswer: ...
+
+
+@overload
+def close(
+    period: int, data: object, *, dry_run: bool, **asked: Unpack[CloseKeywords]
+) -> HorizonAnswer | DryRun: ...
+
+
+@asked_by(CloseSpec)
+def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
+    """Count the new events of a period and release its top k.
+
+    Args:
+        period: the first that is not closed: 1, 2, and so on.
+        data: the new events, as for `dpselect.topk`; None for a period without events.
+        asked: the fields of `dpselect.app.spec.continual_spec.CloseSpec`.
+
+    Returns:
+        The period's release. If it is closed already, no event is read. With `dry_run`, the cost of
+        closing it; no event is read then either.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
+    """
+    spec = CloseSpec(**asked)
+    kept = _kept(spec, "close", period=str(period), source=named(data))
+    with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
+        if spec.dry_run:
+            look = partial(horizon.rehearse, period, data, spec.reading())
+            return dry_close(session, horizon, look=look)
+        about: Any = {"group": group_head(spec.group), "question": kept.question}
+        if kept.held is not None:
+            return kept.written(
+                HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about)
+            )
+        selection = horizon.close(period, data, spec.reading())
+        return kept.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
+
+
+@asked_by(ShowSpec)
+def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
+    """All releases of a horizon so far.
+
+    Args:
+        asked: the fields of `dpselect.app.spec.continual_spec.ShowSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError: as `Horizon`.
+    """
+    return _shown(ShowSpec(**asked), "show")
+
+
+@asked_by(RechargeSpec)
+def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
+    """Charge a horizon and its released periods again, on a ledger restored from before the charge.
+
+    Args:
+        asked: the fields of `dpselect.app.spec.continual_spec.RechargeSpec`.
+
+    Raises:
+        InvalidRequest, HorizonError, BudgetExceeded: as `Horizon`.
+    """
+    return _shown(RechargeSpec(**asked), "recharge")
+
+
+def _shown(spec: HeldFields, command: str) -> HorizonAnswer:
+    kept = _kept(spec, command)
+    with _horizon(spec, recharge=command == "recharge") as (_, horizon):
+        return kept.written(HorizonAnswer.of(horizon, question=kept.question))
+
+
+@overload
+def run(
+    data: object, *, dry_run: Literal[False] = False, **asked: Unpack[ContinualKeywords]
+) -> HorizonAnswer: ...
+
+
+@overload
+def run(
+    data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]
+) -> HorizonAnswer | DryRun: ...
+
+
+@asked_by(ContinualSpec)
+def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
+    """Close the periods of a log that have ended and are open. The same call later goes on.
+
+    Args:
+        data: the log so far, as for `dpselect.topk`. A log that cannot be read costs nothing.
+        asked: the fields of `dpselect.app.spec.continual_spec.ContinualSpec`.
+
+    Returns:
+        The releases of all closed periods; with `dry_run`, the charge for the whole series.
+
+    Raises:
+        InvalidRequest, InvalidBudget, CalibrationError: what is asked for cannot be done; nothing
+            was charged.
+        EventLogError: the log cannot be read as asked.
+        BudgetExceeded: the dataset's budget does not pay for the series; nothing was charged.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the
+            ledger says.
+        OutputError: an answer that was drawn cannot be kept in its file; the error says where it
+            is.
+
+    Warns:
+        Unrecorded: no ledger is named; once in a process.
+    """
+    spec = ContinualSpec(**asked)
+    if spec.ledger is None and not spec.dry_run:
+        warn_unrecorded(stacklevel=3)
+    return ran(data, spec)
+
+
+def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
+    """Close periods of a log, as `run` does.
+
+    Callers must warn if there is no ledger.
+    """
+    reading = spec.reading()
+    question = _question(spec, "run", source=named(data))
+    name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
+    state = Path(f"{name}.state" if spec.state is None else spec.state)
+    kept = KeptHorizon.of(horizon_file(spec), question, state)
+    assert reading.window is not None, "there is a column of times"
+    cut = list(
+        periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
+    )
+    opens = {
+        "state": state,
+        "key": name if spec.key is None else spec.key,
+        "label": spec.label or _LABEL,
+    }
+    opens |= {"domain": spec.catalog(), "groups": reading.groups}
+    settings = {name: getattr(spec, name) for name in _SETTINGS}
+    range_of: Any = {"time_zone": reading.time_zone, "time_range": reading.window}
+    with nullcontext() if spec.ledger is None else session_of(spec, **range_of) as session:
+        about: Any = {
+            "ended": count_ended(cut, spec.up_to, reading.window.zone),
+            "dry_run": spec.dry_run,
+        }
+        found = over_horizon(
+            session,
+            data,
+            reading,
+            cut,
+            spec.budget,
+            settings,
+            opens,
+            **about,
+            question=kept.question,
+        )
+        return found if isinstance(found, DryRun) else kept.written(found)
+
+
+@contextmanager
+def _horizon(
+    spec: HeldFields, mechanism: ContinualTopK | None = None, **about: Any
+) -> Iterator[tuple[Session, Horizon]]:
+    """The session and the horizon of a spec, with the state's mechanism if none is stated."""
+    path = Path(str(spec.state))
+    if mechanism is None:
+        if not path.exists():
+            raise HorizonError(f"state={masked(path)} does not exist: start the horizon first")
+        with State.opened(path) as made:
+            mechanism = made.meta.mechanism
+    with session_of(spec) as session:
+        yield (
+            session,
+            open_horizon(
+                session,
+                mechanism,
+                state=path,
+                key=str(spec.key),
+                label=spec.label or _LABEL,
+                **about,
+            ),
+        )
+
+
+def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
+    """The file of a spec's question, checked before anything is read, reserved or charged."""
+    return KeptHorizon.of(
+        horizon_file(spec), _question(spec, command, **about), Path(str(spec.state))
+    )
+
+
+def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
+    """The question of a spec, as plain data."""
+    about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
+    for name, listed in (("domain", "catalog"), ("groups", "group_list")):
+        if getattr(spec, name, None) is not None:
+            listing = json.dumps(getattr(spec, listed)())
+            about[name] = hashlib.sha256(listing.encode()).hexdigest()
+    moves = ("until",) if isinstance(spec, ContinualSpec) and spec.periods is not None else ()
+    return about | spec.question(without={*about, *moves})
+
+
+def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
+    """A public name that two questions, or logs with other names, do not share.
+
+    The same call therefore finds it again.
+
+    Raises:
+        InvalidRequest: the log has no name, and a state or a key of the ledger would be named after
+            it.
+    """
+    parts = data if isinstance(data, list | tuple) else (data,)
+    unnamed = not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts)
+    for missing, needed in (
+        ("state", spec.state is None),
+        ("key", spec.ledger is not None and spec.key is None),
+    ):
+        if unnamed and needed:
+            raise InvalidRequest(
+                f"{missing}= is missing: a log that is no file has no name to make it of, so"
+                " state it"
+            ).at(missing)
+    logs = [str(named(part)) for part in parts]
+    logs = [log if "://" in log else os.path.normpath(log) for log in logs]
+    digest = hashlib.sha256(
+        json.dumps({**question, "source": logs}, sort_keys=True).encode()
+    ).hexdigest()
+    stem = re.sub(r"[^\w-]+", "-", Path(logs[0]).stem)[:40].strip("-")
+    return f"{stem or 'log'}-{digest[:16]}"

@@ -1,0 +1,320 @@
+"""Public lists of labels, in memory or in a file, and their match with a log's labels."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Unpack, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.address import masked
+from dpselect.app.events.engine import (
+    Engine,
+    checked,
+    not_encoded,
+    opened,
+    plain,
+    temporary_folder,
+    unpacked_suffix,
+)
+from dpselect.app.events.file_options import FileOptions, FileSaid, normalized
+from dpselect.app.events.rows import rows, shaped
+from dpselect.app.events.sources.base import Asked, Given, place_of, refused
+from dpselect.app.events.sources.formats import (
+    CSV,
+    DELIMITERS,
+    EXCEL,
+    PARQUET,
+    TSV,
+    Delimited,
+    FileFormat,
+    format_of,
+    names_in_parquet,
+    workbook,
+)
+from dpselect.errors import EventLogError
+from dpselect.selection import Label
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# First lines of a one-column file that name the column rather than an item.
+_HEADERS = frozenset(
+    {"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"}
+)
+_Names = str | Sequence[str]
+Labels = Sequence[Label] | NDArray[np.generic]
+"""Public labels of items or groups: a list, a range or an array of them."""
+
+
+def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()) -> list[Label]:
+    """Labels of a catalog of items, or of a list of groups, in the catalog's order.
+
+    A released label is always written as the public list has it, or as `normalize` writes it,
+    whatever was read. Otherwise its type would tell whether anything was. A repeated label is
+    refused. If the log's labels are integers, a label that is not one stands for an item that
+    nobody has, because rows may have decided the log's type.
+    """
+    names = list(written_alike(listed(catalog, what), normalize))
+    _require_distinct([str(name) for name in names], what)
+    return names
+
+
+def _joined(parts: Sequence[object]) -> str:
+    """One label of several parts, written as a CSV record with quotes where needed."""
+    texts = map(str, parts)
+    return ",".join(
+        '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+        for text in texts
+    )
+
+
+def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
+    """Sums (..., m) of items rearranged to (..., names), with 0 for a name that is not an item."""
+    at = places(labels, names)
+    found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
+    found[..., at >= 0] = sums[..., at[at >= 0]]
+    return found
+
+
+def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
+    """Index of each name among the labels, (names,), with 7 equal to "7" and -1 if missing."""
+    place = {str(label): at for at, label in enumerate(labels)}
+    return np.fromiter(
+        (place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names)
+    )
+
+
+def _require_distinct(names: Sequence[Label], what: str) -> None:
+    """Refuse a catalog that names an item twice, because it could be selected twice."""
+    seen: set[Label] = set()
+    for name in names:
+        if name in seen:
+            raise EventLogError(
+                f"{what} names {name!r} more than once, and every item must appear once. Remove the"
+                " repetitions"
+            )
+        seen.add(name)
+
+
+def listed(catalog: Labels, what: str) -> list[Label]:
+    """Labels of a public list as written, each an int or str. A tuple is one label of parts."""
+    if isinstance(catalog, str):
+        raise EventLogError(
+            f"{what}={catalog!r} is text, not labels: read a file of them with events.read_catalog"
+        )
+    given = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
+    if not isinstance(given, Iterable):
+        raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
+    names = list(given)
+    if not names:
+        raise EventLogError(
+            f"{what} is empty, and must name at least one. Leave it out to use the labels in"
+            " the log"
+        )
+    return [_plain(name, what) for name in names]
+
+
+def written_alike(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
+    """Labels in the form in which a log's labels are compared."""
+    return tuple(normalized(name, forms) if isinstance(name, str) else name for name in names)
+
+
+def _plain(name: object, what: str) -> Label:
+    value = name.item() if isinstance(name, np.generic) else name
+    if isinstance(value, tuple):
+        return _joined(tuple(_plain(part, what) for part in value))
+    if type(value) not in (int, str):
+        raise EventLogError(
+            f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str"
+        )
+    if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
+        raise EventLogError(
+            f"{what} holds {value!r}, in which half of a character is missing. Correct the label"
+        )
+    return value  # type: ignore[return-value]
+
+
+@final
+class ListOptions(FileOptions):
+    """Options for reading a public list of labels."""
+
+
+def public_list(
+    stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+) -> tuple[Label, ...]:
+    """Labels of a list or of a file of labels, in the form of a log read with these options.
+
+    A file is read with the log's encoding and null texts, and with its delimiter and quote unless
+    its header shows another delimiter or it has one label per line.
+    """
+    if not isinstance(stated, str | os.PathLike):
+        return written_alike(listed(stated, what), options.normalize)
+    split = column is not None or unpacked_suffix(Path(stated)) in (
+        *CSV.suffixes[:1],
+        *TSV.suffixes,
+    )
+    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    return tuple(
+        read_catalog(
+            stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
+        )
+    )
+
+
+def read_catalog(
+    source: Any,
+    column: _Names | int | None = None,
+    *,
+    item: _Names | int | None = None,
+    **said: Unpack[FileSaid],
+) -> list[Label]:
+    """Read public item labels, as text and in order, from any kind of source that a log can have.
+
+    The labels are in `column`, or else in the column called `item`, which is the name of the log's
+    item column. Several columns make up one label per row, as for the items of `read`. If neither
+    names a column, the file must have only one. In CSV, TSV and Excel its first line is then a
+    label like the others, unless it is `item`, a usual name of a column (item, id, label, name,
+    ...) or `header` is True. A file whose ending is not one of a log's, or a .txt or .dat file
+    without a `delimiter`, holds one label per line and no header.
+
+    `normalize` rewrites labels as it does in a log, and two labels that become equal are refused.
+    Empty labels, and labels named by `missing` or `null`, are left out.
+
+    The catalog must be public, which means made without looking at the log.
+
+    Raises:
+        EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
+    """
+    options = ListOptions(**cast(Any, said))
+    what = f"catalog {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
+    at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
+    found = labels_in(source, at, named, options, what)
+    if not found:
+        raise EventLogError(f"{what} holds no item, and must name at least one")
+    _require_distinct(found, what)
+    return list[Label](found)
+
+
+def labels_in(
+    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+) -> list[str]:
+    """Labels of a public source, read as `read_catalog` does, with repetitions."""
+    file = _file(source)
+    if file is not None and _has_one_per_line(file, options):
+        if column is not None:
+            raise EventLogError(
+                f"column={column!r} needs a file with a header, and {what} is not named .csv or"
+                " .tsv: rename it"
+            )
+        return _lines(checked(file), options, what)
+    with opened(tells=True) as engine:  # the list is public
+        stated = column if column is not None else item
+        if file is not None and (kind := format_of(file, options.format)) is not None:
+            stated, options = _column(
+                engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item
+            )
+        if stated is None:
+            if isinstance(source, str | os.PathLike):
+                checked(source)
+            raise EventLogError(f"{what} has fields: {_WHICH}")
+        given = Given(source, Asked.of(None, stated), options, what)
+        engine.run("SET preserve_insertion_order = true", what=what)
+        log = shaped(rows(engine, given), given)
+        found = engine.run(
+            f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
+        )
+    given.asked.refuse_malformed(
+        {refused(apart) for _, apart in found if apart < 0}, what, ", and no public list holds them"
+    )
+    return [label for label, apart in found if apart == 0]
+
+
+_WHICH = "say which holds the labels (column=; domain_column= or groups_column= of a question)"
+
+
+def _file(source: Any) -> Path | None:
+    """The path of a file, or None for any other source."""
+    # of a name that is too long, which is refused where it is read
+    with contextlib.suppress(OSError):
+        return (
+            Path(source)
+            if isinstance(source, str | os.PathLike) and Path(source).is_file()
+            else None
+        )
+    return None
+
+
+def _has_one_per_line(path: Path, options: FileOptions) -> bool:
+    is_plain = (
+        format_of(path, options.format) in (None, CSV)
+        and unpacked_suffix(path) not in CSV.suffixes[:1]
+    )
+    return is_plain and options.format == "auto" and options.delimiter is None
+
+
+def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
+    try:
+        with temporary_folder() as folder:
+            text = plain(source, folder / "catalog", options.encoding).read_text(encoding="utf-8")
+            labels = [
+                label
+                for label in text.split("\n")
+                if label not in (*options.missing, *options.null)
+            ]
+            return [
+                label
+                for label in (normalized(label, options.normalize) for label in labels)
+                if label
+            ]
+    except UnicodeDecodeError:
+        failure = f"{what} {not_encoded()}"
+    raise EventLogError(failure)
+
+
+def _column(
+    engine: Engine,
+    kind: FileFormat | Delimited,
+    given: Given,
+    column: _Names | None,
+    item: _Names | None,
+) -> tuple[_Names | None, FileOptions]:
+    """The label column (or columns) of a file, and the options completed from the file's header."""
+    source, options, what = checked(given.source), given.said, given.called(kind.name)
+    stated, head = item if column is None else column, engine.unused("head")
+    parts = [] if stated is None else [stated] if isinstance(stated, str) else list(stated)
+    if kind is PARQUET:
+        names = names_in_parquet(engine, plain(source, head), what)
+    elif kind is EXCEL:
+        names = CSV.first_record(workbook(source, head, what, rows=1), what)
+    elif isinstance(kind, Delimited):
+        form = kind.stated(options)
+        form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
+        names, options = (
+            form.first_record(head, what),
+            options.model_copy(update={"delimiter": form.delimiter}),
+        )
+    else:
+        return stated, options
+    if column is not None or (parts and set(parts) <= set(names)):
+        if kind is not PARQUET and not Asked.of(None, parts).by_position():
+            for part in parts:
+                place_of("column", part, names, what)
+        return stated, options
+    if len(names) > 1:
+        raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: {_WHICH}")
+    if (
+        kind is PARQUET
+        or options.header
+        or (options.header is None and names[0].lower() in _HEADERS)
+    ):
+        return names[0], options
+    if other := next((mark for mark in (CSV.delimiter, *DELIMITERS) if mark in names[0]), None):
+        raise EventLogError(
+            f"{what} has one column, and its first line holds {other!r}: state delimiter={other!r}"
+            " and the column, or column=1 if every line is a label"
+        )
+    return "1", options

@@ -1,0 +1,354 @@
+"""`check`, an exact report on a log and its likely mistakes, for people who may see the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, final
+
+from dpselect.app.events.counting import number
+from dpselect.app.events.engine import EmbeddedTables, Engine, opened
+from dpselect.app.events.file_options import normalized
+from dpselect.app.events.not_pickled import NotPickled
+from dpselect.app.events.reading import ProgressCallback, Reading
+from dpselect.app.events.rows import OUTSIDE, rows, shaped
+from dpselect.app.events.sources.base import LABELS, SHORT, literal
+from dpselect.app.events.staging import prepared
+from dpselect.selection import Label
+
+_SHARES: Final = (0.5, 0.9, 0.99)
+_SHOWN = 5  # examples, and heaviest users
+_NULLS = frozenset(
+    {
+        "null",
+        "\\n",
+        "n/a",
+        "#n/a",
+        "na",
+        "nan",
+        "nat",
+        "<na>",
+        "none",
+        "nil",
+        "undefined",
+        "(null)",
+        "-",
+        "--",
+        "?",
+        "unknown",
+    }
+)
+_LISTS = ("|", ";", ",")
+_MOST = 0.5  # a share of labels from which on all are taken to be so
+_FAR = 5  # times what hardly any user has
+_ALIKE = "CASE WHEN strlen({0}) = length({0}) THEN lower(trim({0}, ' \t\r\n')) ELSE alike({0}) END"
+# What else ids are written like, as SQL of a text, and the remedy.
+_SPELLINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "by letter case, Unicode form or spaces": (
+        _ALIKE,
+        "state normalize='nfkc', 'casefold', 'strip'",
+    ),
+    "by zeros in front, which a spreadsheet takes away": (
+        "coalesce(nullif(ltrim({0}, '0'), ''), {0})",
+        "write the ids as text in both",
+    ),
+    "by '.0', which pandas adds where an id is missing": (
+        "regexp_replace({0}, '^(-?[0-9]+)[.]0+$', '\\1')",
+        "cast the column to Int64 in pandas before it is written",
+    ),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Alike(NotPickled):
+    """Labels that differ only in how they are written, with their number and some examples.
+
+    **Private**.
+    """
+
+    role: str
+    how: str
+    labels: int
+    examples: list[list[str]]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Matches(NotPickled):
+    """The match of a public list with the log. **Private**.
+
+    It has the number of listed labels, of those that occur, and of users who have one, and the
+    numbers of labels that would occur if they were written differently, by the difference.
+    """
+
+    listed: int
+    occurring: int
+    users: int
+    otherwise: dict[str, int]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class LogCheck(NotPickled):
+    """Findings about a log, without noise. **Private**, for people who may see the data.
+
+    Attributes:
+        what, how: the log, and how its fields are found.
+        kinds: type of each column; "str" is text, compared exactly as it is written.
+        rows: events in the log.
+        without: events that lack a value, by role.
+        outside: events left out by the time range or the conditions; they are not among the rows.
+        users, items, groups: numbers of distinct ones with a whole event; groups are None without a
+            group column.
+        days: first and last day with an event, by the clock of `time_zone`, including events
+            outside the time range; None if no time is read or the log can be read only once.
+        items_per_user: quantiles of the number of items per user (or per user and group), by share.
+        heaviest: the users with the most items, and their numbers of items.
+        nulls: labels that look like a missing value: role, label, and number of pairs of a user and
+            an item that have it.
+        alike: labels that differ only by letter case, Unicode form, spaces, zeros in front or ".0".
+        catalog: the match of the public list with the log; None without a list.
+        doubts: likely mistakes to look at, in words; empty if there are none.
+    """
+
+    what: str
+    how: str
+    kinds: dict[str, str]
+    rows: int
+    without: dict[str, int]
+    outside: int
+    users: int
+    items: int
+    groups: int | None
+    days: tuple[str, str] | None
+    items_per_user: dict[str, int]
+    heaviest: list[tuple[Label, int]]
+    nulls: list[tuple[str, str, int]]
+    alike: list[Alike]
+    catalog: Matches | None
+    doubts: list[str] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """The findings as JSON data."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return "LogCheck(<private figures hidden>)"
+
+
+def check(
+    source: object,
+    reading: Reading,
+    catalog: Sequence[Label] | None = None,
+    *,
+    progress: ProgressCallback | None = None,
+) -> LogCheck:
+    """Read a log as a release would, and report on it. Nothing is drawn, charged or written.
+
+    An empty log is reported, too. A log that a release would refuse is refused with values and
+    where they are, which a release does not show. Only people who may see the data may see the
+    result or the error.
+    """
+    with opened(reading.memory_limit, tells=True) as engine:
+        staged = prepared(engine, source, reading, progress)
+        tables = EmbeddedTables(engine, staged.what)
+        engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
+        roles = [role for role in LABELS if role in staged.kinds]
+        outside = (
+            number(tables, f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}")
+            if reading.window or reading.where
+            else 0
+        )
+        owner = "u, g" if reading.group is not None else "u"
+        per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
+        shares = tables.run(
+            f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM"
+            f" ({per_user})"
+        )[0]
+        named = [*(f"{share:g}" for share in _SHARES), "1"]
+        heaviest = tables.run(
+            f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}"
+        )
+        texts = [role for role in roles if staged.kinds[role] == "str"]
+        nulls = list[tuple[str, str, int]]()
+        for role in texts:
+            name, known = SHORT[role], ", ".join(map(literal, _NULLS))
+            missing = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
+            sql = (
+                f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY"
+                f" n DESC, {name}"
+            )
+            nulls += [(role, str(label), int(count)) for label, count in tables.run(sql)]
+        found = LogCheck(
+            what=staged.what,
+            how=staged.how,
+            kinds=dict(staged.kinds),
+            rows=staged.report.rows,
+            without=dict(staged.without),
+            outside=outside,
+            users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
+            items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),
+            groups=(
+                number(tables, "SELECT count(DISTINCT g) FROM pairs")
+                if reading.group is not None
+                else None
+            ),
+            days=_days(engine, source, reading),
+            items_per_user={
+                share: int(number or 0) for share, number in zip(named, shares, strict=True)
+            },
+            heaviest=[(user, int(number)) for user, number in heaviest],
+            nulls=nulls,
+            alike=[one for role in texts for one in _alike(tables, role)],
+            catalog=None if catalog is None else _matches(tables, catalog),
+        )
+        lists = None
+        # what stands in most of the items, as between several of them
+        if "item" in texts and reading.split is None:
+            often = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
+            inside = tables.run(f"SELECT {often} FROM (SELECT DISTINCT i FROM pairs)")[0]
+            lists = next(
+                (
+                    one
+                    for one, share in zip(_LISTS, inside, strict=True)
+                    if share is not None and share > _MOST
+                ),
+                None,
+            )
+        found.doubts.extend(_doubts(found, reading, lists))
+        found.doubts.extend(_unread_times(engine, source, reading))
+        return found
+
+
+def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] | None:
+    window = reading.window
+    if window is None or source == "-":
+        return None
+    given = reading.given(source)
+    log = shaped(rows(engine, given), given)
+    if log.once:
+        return None
+    found = engine.run(
+        f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall",
+        what=log.what,
+    )
+    days = sorted(window.day(t, wall).isoformat() for wall, *ends in found for t in ends)
+    return (days[0], days[-1]) if days else None
+
+
+def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[str]:
+    """Texts that `time_format` cannot read, which a release counts as no time."""
+    if reading.time_format is None or source == "-":
+        return
+    given = reading.given(source)
+    log = shaped(rows(engine, given), given, raw="time")
+    if log.once:
+        return
+    shown = (
+        f"SELECT raw, count(*) AS n, sum(n) OVER () FROM ({log.sql}) WHERE raw IS NOT NULL AND t IS"
+        f" NULL GROUP BY raw ORDER BY n DESC, raw LIMIT {_SHOWN}"
+    )
+    if found := engine.run(shown, what=log.what):
+        texts = ", ".join(repr(text) for text, *_ in found)
+        yield (
+            f"{int(found[0][2]):,} events have a time that time_format={reading.time_format!r}"
+            f" cannot read, such as {texts}: they count as events without a time"
+        )
+
+
+def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
+    name = SHORT[role]
+    labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
+    for how, (key, _) in _SPELLINGS.items():
+        same = (
+            f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k"
+            " HAVING count(*) > 1"
+        )
+        many = number(tables, f"SELECT sum(len(many)) FROM ({same})")
+        if many:
+            examples = tables.run(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
+            yield Alike(role, how, many, [list(row[0]) for row in examples])
+
+
+def _matches(tables: EmbeddedTables, catalog: Sequence[Label]) -> Matches:
+    texts = [str(label) for label in catalog]
+    tables.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts])
+    tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
+    occurring = number(tables, "SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
+    users = number(
+        tables,
+        "SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)",
+    )
+    otherwise = dict[str, int]()
+    for how, (key, _) in _SPELLINGS.items():
+        missing = (
+            f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
+        )
+        found = number(
+            tables,
+            f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen)"
+            " USING (k)",
+        )
+        otherwise |= {how: found} if found else {}
+    return Matches(len(texts), occurring, users, otherwise)
+
+
+def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
+    """Likely mistakes to look at before a release, the worst first."""
+    if not found.users:
+        read = (
+            " of those that the window and the conditions leave"
+            if reading.window or reading.where
+            else ""
+        )
+        yield f"no event can be counted: no row{read} has both a user and an item"
+    listed = found.catalog
+    if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
+        yield (
+            f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids"
+            " written alike in both?"
+        )
+    if listed is not None:
+        for how, number in listed.otherwise.items():
+            yield (
+                f"{number:,} listed items are written otherwise in the log, {how}:"
+                f" {_SPELLINGS[how][1]}"
+            )
+    for one in found.alike:
+        yield (
+            f"{one.labels:,} {one.role}s are written in several ways, {one.how}:"
+            f" {_SPELLINGS[one.how][1]}, or leave them apart"
+        )
+    for role, label, number in found.nulls[:_SHOWN]:
+        yield (
+            f"{role} {label!r} ({number:,} pairs) looks like a missing value: state"
+            f" missing='{label}' if the file writes one so"
+        )
+    if lists is not None:
+        yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
+    for role, number in found.without.items():
+        if number > _MOST * found.rows:
+            form = reading.time_format if role == "time" else None
+            meant = (
+                "column"
+                if form is None
+                else f"format (time_format={form!r}; without it those that fit are named)"
+            )
+            yield (
+                f"{number:,} of {found.rows:,} events have no {role}: is the {meant} the one meant?"
+            )
+    if found.outside > _MOST * (found.rows + found.outside):
+        of = f"{found.outside:,} of {found.rows + found.outside:,} events"
+        stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(
+            reading.where
+        )
+        yield f"{of} are left out by {' and '.join(stated)}: is that meant?"
+    if found.users > 1 and found.users == found.rows:
+        yield "every event has a user of its own: is user= the column of users, and not of events?"
+    total = sum(number for _, number in found.heaviest[:1])
+    if total > _MOST * found.items and total > _FAR * found.items_per_user["0.99"]:
+        yield (
+            f"one user has {total:,} of the {found.items:,} items: a robot, or a missing id written"
+            " as a label?"
+        )

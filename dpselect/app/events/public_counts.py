@@ -1,0 +1,115 @@
+"""Public counts that a `Profile` is made of: a published log, or a column of a CSV file."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.address import masked
+from dpselect.app.events.catalog import ListOptions, labels_in
+from dpselect.app.events.engine import opened
+from dpselect.app.events.file_options import FILE_OPTIONS
+from dpselect.app.events.reading import Reading
+from dpselect.app.events.rows import rows, shaped
+from dpselect.errors import EventLogError, InvalidRequest
+
+_PAIRS_OF = (
+    "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT"
+    " NULL"
+)
+_COUNTS = (
+    "SELECT n, count(*) AS many FROM (SELECT count(*) AS n FROM pairs GROUP BY {column}) GROUP BY n"
+    " ORDER BY n"
+)
+
+
+class PublicLog(NamedTuple):
+    """Counts of a public log.
+
+    Attributes:
+        counts: (counts,) distinct numbers of users of an item, highest first.
+        items: (counts,) number of items with each.
+        loads: (loads,) distinct numbers of items of a user, ascending.
+        users: (loads,) number of users with each.
+    """
+
+    counts: NDArray[np.float64]
+    items: NDArray[np.int64]
+    loads: NDArray[np.float64]
+    users: NDArray[np.float64]
+
+
+def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -> PublicLog:
+    """Return the distinct users per item and items per user of a public log.
+
+    Args:
+        path: a file, one row per event.
+        columns: columns `user` and `item`.
+        files: fields of `FileOptions`.
+
+    Raises:
+        InvalidRequest: a field is none of a file's, or the file cannot be read, has no such
+            columns, or no event.
+    """
+    for name in files.keys() - FILE_OPTIONS:
+        raise InvalidRequest(
+            f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log:"
+            " leave it out, or write the events that are meant into a file of their own; the"
+            f" options are {', '.join(FILE_OPTIONS)}"
+        )
+    try:
+        given = (reading := Reading(**columns, **files)).given(path)
+        with opened(reading.memory_limit) as engine:
+            log = shaped(rows(engine, given), given)
+            engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
+            items, users = (
+                engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")
+            )
+    except EventLogError as error:
+        raise InvalidRequest(str(error)) from None
+    if len(users["n"]) == 0:
+        raise InvalidRequest(
+            f"{masked(path)} holds no event with a user and an item: name another log"
+        )
+    return PublicLog(
+        items["n"].astype(np.float64)[::-1].copy(),
+        items["many"].astype(np.int64)[::-1].copy(),
+        users["n"].astype(np.float64),
+        users["many"].astype(np.float64),
+    )
+
+
+def counts_in(path: Path, column: str | None) -> list[float]:
+    """Return the numbers in a column of a CSV file, read as a public list is.
+
+    A file's only column needs neither name nor header.
+
+    Raises:
+        InvalidRequest: the file cannot be read, has no such column, or holds other things.
+    """
+    what = f"file of counts {masked(path)}"
+    try:
+        texts = labels_in(
+            path, column, None, ListOptions(format="csv", header=column is not None or None), what
+        )
+        return [
+            float(text)
+            for text in (texts if column is not None or _is_number(texts[:1]) else texts[1:])
+        ]
+    except EventLogError as error:
+        raise InvalidRequest(str(error)) from None
+    except ValueError:
+        raise InvalidRequest(
+            f"{what} holds something else than numbers in that column: correct it, or name another"
+        ) from None
+
+
+def _is_number(texts: list[str]) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool([float(text) for text in texts])
+    return False

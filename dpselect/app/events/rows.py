@@ -1,0 +1,238 @@
+"""Events of any source as one relation, in the shape that is counted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, final
+
+from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double
+from dpselect.app.events.engine import Engine
+from dpselect.app.events.file_options import normalized
+from dpselect.app.events.not_pickled import NotPickled
+from dpselect.app.events.sources import databases, formats, tables
+from dpselect.app.events.sources.base import (
+    LABELS,
+    SHORT,
+    Given,
+    Kind,
+    Kinds,
+    Rows,
+    is_label,
+    refusal,
+)
+from dpselect.app.events.sources.judged import LARGEST, judged
+from dpselect.app.events.time_window import FIRST, LAST
+from dpselect.app.events.where import NUMBER
+from dpselect.errors import EventLogError
+
+
+class Source(Protocol):
+    """A reader of one kind of source, a module or an object.
+
+    `SOURCES` lists them, and the first that accepts a source reads it.
+    """
+
+    def accepts(self, given: Given) -> bool:
+        """True if it reads this kind of source, by type or name, without a row or heavy import."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The stated columns, as SQL of the engine, whose errors pass through `engine.guarded`."""
+
+
+# The narrower before the wider: an address is text, as a path is. A new kind of file goes into
+# `formats.FORMATS` instead.
+SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
+
+# Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles
+# that it lacks, and of one outside the window or the conditions; a number below 0 for a value that
+# refuses the log.
+OUTSIDE = 32
+_NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
+# a wrong unit puts times beyond the years 1900 to 9999
+_TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"
+_FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class PeriodEvents(NotPickled):
+    """The `shaped` events of one period (perhaps none), on disk during a block. **Private**."""
+
+    relation: str
+    size: int
+    what: str
+    kinds: Kinds
+    nothing: frozenset[str]
+
+    def __repr__(self) -> str:
+        return f"PeriodEvents({self.what!r})"
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of a source, from the first reader that accepts it, or of a period's events."""
+    if isinstance(given.source, PeriodEvents):
+        part = given.source
+        return Rows(
+            f"SELECT * FROM {part.relation}",
+            part.size,
+            part.what,
+            part.kinds,
+            nothing=part.nothing,
+            apart="apart",
+        )
+    for known in SOURCES:
+        if known.accepts(given):
+            if given.said.normalize:
+                engine.define("normalized", lambda text: normalized(text, given.said.normalize))
+            return written_alike(judged(known.rows(engine, given), given), given)
+    kind = type(given.source)
+    raise EventLogError(
+        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a"
+        " pattern, a table (pandas, Polars, DuckDB, or whatever offers an Arrow stream), a"
+        " postgresql:// address, or '-'"
+    )
+
+
+def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+    """The events with labels in the form in which they are compared.
+
+    Texts that the file writes for a missing value are null. With several items in one field, there
+    is one event for each. Labels that stand for no label are null, normal forms are applied, and a
+    label of several columns is one CSV record.
+
+    A number or a time does not depend on any text that the caller chose. A value that is not one
+    refuses the log, so otherwise a caller could ask whether the log has some text.
+    """
+    said, kinds, nothing = given.said, dict(log.kinds), log.nothing
+    passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
+    if said.missing:
+        columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    if said.split is not None:
+        every = [*passed, *(SHORT[role] for role in kinds if role != "item")]
+        every.append(f"{dialect.pieces('CAST(i AS VARCHAR)', said.split)} AS i")
+        sql = f"SELECT {', '.join(every)} FROM ({sql})"
+        kinds["item"] = "str"
+        nothing -= {"item"}
+    if said.null or said.split or said.normalize:
+        columns = []
+        for role, kind in kinds.items():
+            name = SHORT[role]
+            shown = _without(role, kind, said.null, dialect) if is_label(role) else name
+            if is_label(role) and kind == "str":
+                text = shown.removesuffix(f" AS {name}")
+                shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
+            columns.append(shown)
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    for whole in ("user", "item"):
+        if len(parts := given.asked.parts(whole)) > 1:
+            others = [SHORT[role] for role in kinds if role not in parts]
+            made = " || ',' || ".join(
+                _record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts
+            )
+            sql = (
+                f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS"
+                f" {SHORT[whole]} FROM ({sql})"
+            )
+            kinds = {
+                whole: "str",
+                **{role: kind for role, kind in kinds.items() if role not in parts},
+            }
+            nothing -= set(parts)
+    bad = "CASE WHEN refused < 0 THEN refused END" if log.bad else ""
+    return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
+
+
+def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
+    """SQL of a role's column in which these texts, or the numbers they represent, are null."""
+    name = SHORT[role]
+    if kind == "number":
+        shown, stated = (
+            name,
+            [
+                f"CAST({dialect.literal(text)} AS DOUBLE)"
+                for text in absent
+                if re.fullmatch(_NUMBERS, text)
+            ],
+        )
+    else:
+        # of integers, too
+        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))
+    return (
+        f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}"
+        if stated
+        else f"{name} AS {name}"
+    )
+
+
+def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
+    """The events as one relation with the columns that are counted.
+
+    It has labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
+    not), and in `apart` the reason why an event is not counted, which may be SQL of the labels.
+
+    Events that are not counted are still checked for everything that refuses a log, because a
+    refusal is free and the caller chooses the time range and the conditions. The column of the role
+    `raw`, if stated, is kept as it is.
+    """
+    if log.apart:
+        return log
+    asked, window = given.asked, given.window
+    lacks = {role: SHORT[role] for role in asked.roles}
+    if not ("value" in asked.columns or window is not None or log.kept or log.bad):
+        return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)")
+    inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
+    beyond = [f"NOT ({log.kept})"] if log.kept else []
+    bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
+    inner += [f"{log.bad} AS bad"] if log.bad else []
+    if raw is not None:
+        inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
+        columns["raw"] = "raw"
+    if window is not None:
+        given.require_unit(log.kinds["time"], log.what)
+        moment, wall = window.moment(log.kinds["time"], dialect, given.said.time_format)
+        inner += [f"{moment} AS moment", f"{wall} AS wall"]
+        beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")
+        if given.said.time_format is None:
+            bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
+        else:
+            lacks["time"] = f"(CASE WHEN {_TIME} THEN t END)"
+        columns["t"] = "moment AS t, wall"
+    if "value" in asked.columns:
+        mark = given.said.decimal if log.kinds["value"] == "str" else "."
+        inner.append(f"{dialect.number(decimal('v', mark))} + 0e0 AS number")  # no negative zero
+        bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
+        columns["v"] = "number AS v"
+        if given.amount is not None:
+            most = double(given.amount.most)
+            columns["v"] = f"greatest(-{most}, least({most}, number)) AS v"
+    outside = f" + {OUTSIDE} * CAST({' OR '.join(beyond)} AS TINYINT)" if beyond else ""
+    apart = (
+        f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END"
+        if bad
+        else f"{_lacking(lacks)}{outside}"
+    )
+    columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
+    sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
+    kinds = {role: kind for role, kind in log.kinds.items() if role in LABELS}
+    return replace(log, sql=sql, kinds=kinds, apart="apart")
+
+
+def _record(text: str, dialect: Dialect) -> str:
+    """SQL of a field of a CSV record, as `catalog._joined` writes it."""
+    special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
+    inside = f"replace({text}, {quote}, {twice})"
+    return (
+        f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} ||"
+        f" {quote} ELSE {text} END)"
+    )
+
+
+def _lacking(columns: Mapping[str, str]) -> str:
+    """SQL of the bits of the roles, in order, whose columns have no value."""
+    return " + ".join(
+        f"{1 << place} * CAST({name} IS NULL AS TINYINT)"
+        for place, name in enumerate(columns.values())
+    )

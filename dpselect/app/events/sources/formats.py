@@ -1,0 +1,814 @@
+"""Files of events in several formats: one file, a list, a pattern, a folder or standard input."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import csv
+import glob
+import importlib
+import itertools
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, cast, final
+from urllib.parse import unquote
+
+from accounting.address import masked
+from accounting.errors import missing_extra
+from dpselect.app.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
+from dpselect.app.events.file_options import FileOptions
+from dpselect.app.events.sources.base import (
+    BYTES_PER_ROW,
+    LONGEST_LINE,
+    OF_TEXT,
+    SHORT,
+    Asked,
+    Given,
+    Rows,
+    by_name,
+    by_path,
+    is_condition,
+    is_label,
+    literal,
+    located,
+    quoted,
+    refusal,
+    selected,
+    stated_as,
+)
+from dpselect.app.events.sources.judged import judged
+from dpselect.app.events.sources.logged_tables import require_whole
+from dpselect.app.events.sources.workbooks import require_modest
+from dpselect.errors import EventLogError
+
+# of a workbook; one without values at its far end makes all those before it
+_MOST_CELLS = 100_000_000
+_MOST_COLUMNS = 10_000  # three seconds of the engine
+_BLOCK = 1 << 16
+_BLANK = re.compile(rb"\n\r?\n[^\r\n]")
+DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
+_STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A file format, as `FORMATS` lists them.
+
+    It has the name for `format=`, file name endings in lower case, each of which may be followed by
+    .gz, and a function that reads the columns of the one file `given.source`.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    rows: Callable[[Engine, Given], Rows]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """A format of fields between delimiters. Without a `quote` a double quote is a character.
+
+    Otherwise a double quote in a label could swallow the rows after it.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    delimiter: str
+    quote: str
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of a delimited file.
+
+        Unless `header` is stated, a file has one unless all columns are positions.
+        """
+        source, asked, what = checked(given.source), given.asked, given.called(self.name)
+        form = self.stated(given.said)
+        if given.unread and not form.has_header(asked, given.said.header):
+            return given.unknown(what)  # its first line is an event
+        path = plain(
+            source,
+            engine.unused("source"),
+            given.said.encoding,
+            form.quote if given.unread else None,
+        )
+        sniff = given.said.delimiter is None
+        return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
+
+    @staticmethod
+    def has_header(asked: Asked, stated: bool | None) -> bool:
+        """True if the first line holds names."""
+        return not asked.by_position() if stated is None else stated
+
+    def stated(self, said: FileOptions) -> Delimited:
+        """A copy with the stated delimiter and quote."""
+        quote = self.quote if said.quote is None else said.quote
+        return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote)
+
+    def read(
+        self,
+        path: Path,
+        asked: Asked,
+        header: bool | None,
+        what: str,
+        *,
+        sniff: bool,
+        tells: bool = False,
+    ) -> Rows:
+        """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
+        self.require_lines(path, what, tells=tells)
+        has_header = self.has_header(asked, header)
+        # a log of nothing, whose first line is an event like the others
+        if not has_header and path.stat().st_size == 0:
+            return _nothing(asked, what)
+        names = [column for column in asked.columns.values() if isinstance(column, str)]
+        # Without a header the first line is an event: one user's text must not decide how the
+        # others' rows are split.
+        form = (
+            self.sniffed(path, names, what)
+            if sniff and has_header and self.delimiter == CSV.delimiter
+            else self
+        )
+        first = form.first_record(path, what)
+        if len(first) > _MOST_COLUMNS:
+            raise EventLogError(
+                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write"
+                " those needed to another file"
+            )
+        # A first line that was not said to be a header could hold private data, unless it names a
+        # column that was asked for.
+        listed = header is True or not set(asked.columns.values()).isdisjoint(first)
+        split = (
+            what
+            if self.delimiter in ("\t", ",") and len(first) > 1
+            else f"{what} (split at {form.delimiter!r})"
+        )
+        places = by_name(asked, first, split, header=has_header, listed=listed)
+        how = (
+            f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header"
+            " line"
+        )
+        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
+        columns = ", ".join(
+            f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
+        )
+        # Everything is stated and nothing detected: detection may skip lines, split on another
+        # character or type a column.
+        sql = (
+            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, columns ="
+            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
+            f" quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '',"
+            " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
+            " false, hive_partitioning = false)"
+        )
+        return Rows(
+            sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how
+        )
+
+    def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
+        """A copy with the only delimiter under which the header has all these names, or itself.
+
+        No row is looked at.
+        """
+        if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
+            return self
+        others = [replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)]
+        fitting = [
+            form
+            for form in others
+            if set(names) <= set(form.first_record(path, what, lenient=True))
+        ]
+        return fitting[0] if len(fitting) == 1 else self
+
+    def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
+        """Refuse a footnote, non-UTF-8 text, and a last line that the engine would silently drop.
+
+        The engine detects bytes that are not UTF-8 too, but its threads may then wait for each
+        other forever.
+        """
+        decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+        lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
+        try:
+            with path.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    if decoder.getstate()[0] or not block.isascii():
+                        decoder.decode(block)
+                    ends = [
+                        place
+                        for end in (b"\n", b"\r")
+                        for place in (block.find(end), block.rfind(end))
+                        if place >= 0
+                    ]
+                    if begun + min(ends, default=len(block)) > LONGEST_LINE:
+                        failure = (
+                            "has a line longer than 2 MB, the most that is read: leave its long"
+                            " column out"
+                        )
+                        break
+                    begun = len(block) - 1 - max(ends) if ends else begun + len(block)
+                    seen = before + block
+                    for blank in (
+                        _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ()
+                    ):
+                        head = seen[: blank.end() - 1]
+                        if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
+                            line = lines + head.count(b"\n")
+                            place = f" (line {line})" if tells else ""
+                            failure = (
+                                f"has text below a blank line{place}: a footnote? Remove it, or the"
+                                " blank line"
+                            )
+                            break
+                    if failure:
+                        break
+                    before = seen[-3:]
+                    lines += seen.count(b"\n") - before.count(b"\n")
+                    quotes += seen.count(quote) - before.count(quote)
+                else:
+                    decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            failure = not_encoded()
+        if failure:
+            raise EventLogError(f"{what} {failure}")
+
+    def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
+        """Records from Python's reader, whose delimiters have only one character."""
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        form: Any = {"quotechar": self.quote or None, "quoting": quoting, "strict": True}
+        if len(self.delimiter) == 1:
+            return csv.reader(stream, delimiter=self.delimiter, **form)
+        lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)
+        read = csv.reader(lines, delimiter=_STAND_IN, **form)
+        return ([field.replace(_STAND_IN, self.delimiter) for field in record] for record in read)
+
+    def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
+        """The first record, or an empty list if it is unreadable and `lenient` is True."""
+        failure = "has an empty first line: remove it"
+        try:
+            with path.open(encoding="utf-8", newline="") as stream:
+                record = next(self.reader(stream), None)
+        except csv.Error:
+            record, failure = (
+                [],
+                (
+                    f"has a malformed first line: it is not {self.name.upper()}; say what it is"
+                    " with format="
+                ),
+            )
+        if lenient:
+            return record or []
+        if record is None:
+            raise EventLogError(
+                f"{what} is empty: it has no header; write one, also where there is no event"
+            )
+        if not record:
+            raise EventLogError(f"{what} {failure}")
+        return record
+
+
+CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
+TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
+
+
+def _excel(engine: Engine, given: Given) -> Rows:
+    """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
+    what = given.called("xlsx")
+    given.require_unsaid("xlsx", *(field for field in OF_TEXT if field != "header"))
+    source = checked(given.source)
+    if given.unread and not CSV.has_header(given.asked, given.said.header):
+        return given.unknown(what)
+    path = workbook(source, engine.unused("sheet"), what, rows=1 if given.unread else None)
+    return CSV.read(path, given.asked, given.said.header, what, sniff=False)
+
+
+def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
+    """`target`, made CSV with the cells of a workbook's one sheet, or of its first `rows`."""
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError:
+        raise missing_extra("Excel files are read by openpyxl", "excel") from None
+
+    require_modest(source, what)
+
+    def copied() -> bool:
+        book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+        if len(book.worksheets) != 1:
+            return False
+        sheet, width, count = book.worksheets[0], 0, 0
+        # what the file says of its size may be out of date: rows beyond it would be dropped
+        sheet.reset_dimensions()
+        with target.open("x", encoding="utf-8", newline="") as file:
+            written = csv.writer(file, quoting=csv.QUOTE_ALL)
+            for row in sheet.iter_rows(values_only=True, max_row=rows):
+                if any(cell is not None for cell in row):
+                    cells = [
+                        (
+                            ""
+                            if one is None
+                            else one.isoformat()
+                            if hasattr(one, "isoformat")
+                            else str(one)
+                        )
+                        for one in row
+                    ]
+                    width = width or len(cells)
+                    count += max(width, len(cells))
+                    if count > _MOST_CELLS:
+                        raise EventLogError(
+                            f"{what} has more than {_MOST_CELLS:,} cells, the most that are read:"
+                            " save it as CSV"
+                        )
+                    while len(cells) > width and not cells[-1]:
+                        cells.pop()
+                    written.writerow([*cells, *[""] * (width - len(cells))])
+        book.close()
+        return True
+
+    if not guarded(what, copied):
+        raise EventLogError(
+            f"{what} has several sheets: save the one that holds the table as a file of its own"
+        )
+    return target
+
+
+def _json_lines(engine: Engine, given: Given) -> Rows:
+    """The columns of a file with one JSON object on each line, or with an array of them.
+
+    Labels are text, either the digits of a number or the contents of a string.
+    """
+    original, asked = checked(given.source), given.asked
+    what = given.called("jsonl")
+    given.require_unsaid("jsonl", *(field for field in OF_TEXT if field != "encoding"))
+    names = _names(asked, what)
+    if given.unread:
+        return given.unknown(what)
+    path = plain(original, engine.unused("source"), given.said.encoding)
+    if path.stat().st_size == 0:
+        return _nothing(asked, what)
+    with path.open("rb") as stream:
+        form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
+    outer = list(
+        dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0]))
+    )
+    if len({name.lower() for name in outer}) < len(outer):
+        outer = list({name.lower(): name for name in reversed(outer)}.values())
+    known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
+    columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
+    source = (
+        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records = true,"
+        " compression = 'none', ignore_errors = false, hive_partitioning = false) AS"
+        f" log({', '.join(known.values())})"
+    )
+    fields = []
+    for role, name in names.items():
+        first, *path_within = name.split(".")
+        value = known[name.lower()]
+        if path_within:
+            value = (
+                f"coalesce(nullif({value}, 'null'),"
+                f" {_json_within(known[first.lower()], path_within)})"
+            )
+        fields.append(f"{value} AS {SHORT[role]}")
+    sql = f"SELECT {', '.join(fields)} FROM {source}"
+    # an event per element where a label is a list
+    for column in (SHORT[role] for role in names if is_label(role)):
+        spread = (
+            f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE"
+            " [NULL] END"
+        )
+        elements = (
+            f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+        )
+        sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
+    texts, bad = [], []
+    for role in names:
+        column = SHORT[role]
+        texts.append(f"{column} ->> '$' AS {column}")
+        if is_condition(role):  # what is nested satisfies none
+            texts[-1] = (
+                f"CASE WHEN json_type({column}) NOT IN ('OBJECT', 'ARRAY') THEN {column} ->> '$'"
+                f" END AS {column}"
+            )
+        elif role != "time":
+            fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
+            # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their
+            # digits.
+            wide = f"json_type({column}) = 'DOUBLE'"
+            if role != "value":
+                wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
+            bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
+    refused = f"CASE {' '.join(bad)} END AS refused"
+    text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
+    return Rows(
+        text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,)
+    )
+
+
+def _nothing(asked: Asked, what: str) -> Rows:
+    """The columns of a file without any row."""
+    columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in asked.columns)
+    return Rows(f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(asked.columns, "str"))
+
+
+def _json_within(column: str, fields: Sequence[str]) -> str:
+    """SQL of a JSON value within another, for each element if lists lie on the way."""
+    listed = f"[{column}]"
+    for field in fields:
+        # its own only one if no list
+        elements = "CASE WHEN json_type(x) = 'ARRAY' THEN json_extract(x, '$[*]') ELSE [x] END"
+        spread = f"flatten([{elements} for x in {listed}])"
+        step = literal('$."' + field.replace('"', '\\"') + '"')
+        listed = f"[json_extract(x, {step}) for x in {spread}]"
+    return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
+
+
+def _names(asked: Asked, what: str) -> dict[str, str]:
+    """Names of fields by role, which the engine can tell apart."""
+    names: dict[str, str] = {}
+    for role, column in asked.columns.items():
+        if isinstance(column, int):
+            raise EventLogError(
+                f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name"
+                " of a field"
+            )
+        if not all(column.split(".")):  # the engine refuses it where there is a row
+            raise EventLogError(
+                f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty;"
+                " correct the name"
+            )
+        names[role] = column
+    for one, other in itertools.combinations(names, 2):
+        if names[one].lower() == names[other].lower() and not (
+            is_condition(other) and names[one] == names[other]
+        ):
+            raise EventLogError(
+                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case"
+                " only, which the engine does not tell apart: rename one of them"
+            )
+    return names
+
+
+_MAGIC = b"PAR1"
+_MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
+
+
+def parquet(engine: Engine, given: Given) -> Rows:
+    """The columns of a Parquet file, which have types, by their names or positions."""
+    source = checked(given.source)
+    require_whole(source)
+    what = given.called("parquet")
+    given.require_unsaid("parquet", *OF_TEXT)
+    path = plain(source, engine.unused("source"))  # its footer tells the columns
+    with path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
+    relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
+    names = names_in_parquet(engine, path, what)
+    found = by_path(given.asked, names, what)
+    known = _known_as(
+        engine, relation, names, {role: place for role, (place, _) in found.items()}, what
+    )
+    places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
+    log = selected(engine, relation, places, given.asked, what)
+    if "time" in found:
+        place, fields = found["time"]
+        if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
+            sql = (
+                f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']})"
+                f" FROM ({log.sql})"
+            )
+            log = replace(log, sql=sql, kinds={**log.kinds, "time": "instant"})
+    count = int(
+        engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[
+            0
+        ][0]
+        or 0
+    )
+    return replace(
+        log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ()
+    )
+
+
+def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
+    """Names of the columns in the file; the engine would rename those it takes for equal."""
+    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+    names, inside = list[str](), 0
+    for name, children in nodes[1:]:
+        if inside == 0:
+            names.append(name)
+        inside += int(children or 0) - (inside > 0)
+    return names
+
+
+Stamps = frozenset[tuple[int, tuple[str, ...]]]
+"""Positions of columns, with the names of fields within them in lower case."""
+
+
+def _stamps(engine: Engine, place: str, what: str) -> Stamps:
+    """Positions of a Parquet file's instants that the engine takes for clock times.
+
+    The format says that stamps without a logical type are instants in UTC, and Spark reads them so.
+    These are INT96, which Spark writes by default, and TIMESTAMP_MILLIS and TIMESTAMP_MICROS of
+    writers of Parquet 1.
+    """
+    old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
+    nodes = engine.run(
+        f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})",
+        what=what,
+    )
+    # above: fields that are still to come
+    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1
+    for name, children, is_old in nodes[1:]:
+        while above and above[-1][1] == 0:
+            above.pop()
+        if above:
+            outer, left = above.pop()
+            above.append((outer, left - 1))
+        else:
+            column += 1
+        if is_old:
+            found.add((column, tuple([outer for outer, _ in above[1:]] + [name] * bool(above))))
+        if children:
+            above.append((name, int(children)))
+    return frozenset(found)
+
+
+def _known_as(
+    engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str
+) -> dict[str, str]:
+    """The engine's names of these columns.
+
+    The engine ignores letter case, and renames all but the first of equal names.
+    """
+    known = list(names)
+    if len({name.lower() for name in names}) < len(names):
+        if len(names) > _MOST_RENAMED:
+            raise EventLogError(
+                f"{what} has {len(names):,} columns, and names that differ in letter case only:"
+                " write the few columns to a file of their own"
+            )
+        known = [
+            column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)
+        ]
+        if len(known) != len(names):
+            raise EventLogError(
+                f"{what} has columns whose names the engine cannot tell apart: rename them"
+            )
+    return {role: known[place] for role, place in places.items()}
+
+
+PARQUET = FileFormat("parquet", (".parquet", ".pq"), parquet)
+EXCEL = FileFormat("xlsx", (".xlsx",), _excel)
+FORMATS: Final[tuple[FileFormat | Delimited, ...]] = (
+    CSV,
+    TSV,
+    FileFormat("jsonl", (".jsonl", ".ndjson", ".json"), _json_lines),
+    PARQUET,
+    EXCEL,
+)
+
+_STANDARD_INPUT = "-"
+_MOST_FILES = 10_000
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def accepts(given: Given) -> bool:
+    """True for a path, a list or tuple of paths, a pattern, a folder, or the text "-"."""
+    source = given.source
+    if isinstance(source, list | tuple):
+        return all(isinstance(path, str | os.PathLike) for path in source)
+    return isinstance(source, str | os.PathLike)
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """All rows of all files."""
+    source = given.source
+    given.require_unsaid("none", "table", "query")
+    if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
+        if given.said.format == "auto":
+            names = ", ".join(f"'{known.name}'" for known in FORMATS)
+            raise EventLogError(
+                "format='auto' cannot tell what is on standard input: state format= as one of"
+                f" {names}"
+            )
+        stream: Any = sys.stdin
+        if stream is None:
+            raise EventLogError("standard input is closed: name a file in place of '-'")
+        if given.unread:
+            format_of(Path(), given.said.format)
+            return given.unknown(f"{given.said.format} on standard input")
+        # to its end: to tell malformed rows, and to be looked at twice
+        copied = engine.path("standard input")
+        with copied.open("xb") as copy:
+            guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
+        return _of_one(
+            engine, replace(given, source=copied, name=f"{given.said.format} on standard input")
+        )
+    path = str(source)
+    # A folder, or a pattern that is not itself the name of a file.
+    folder = False
+    # of a name that is too long, which is refused where it is opened
+    with contextlib.suppress(OSError):
+        folder = "\0" not in path and (
+            Path(path).is_dir()
+            or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
+        )
+    return (
+        _several(engine, given)
+        if folder or isinstance(source, list | tuple)
+        else _of_one(engine, given)
+    )
+
+
+def _of_one(engine: Engine, given: Given) -> Rows:
+    path = checked(given.source)
+    if (known := format_of(path, given.said.format)) is None:
+        suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
+        raise EventLogError(
+            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes}"
+            " (and may add .gz, .bz2 or .zst); or pass format= as one of"
+            f" {', '.join(repr(each.name) for each in FORMATS)}"
+        )
+    return known.rows(engine, given)
+
+
+def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
+    """Format of a file, as stated or by its name, or None if its name tells none."""
+    suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
+    if stated != "auto" and stated not in names:
+        raise EventLogError(
+            f"format={stated!r} is unknown: it must be one of auto, {', '.join(names)}"
+        )
+    return names.get(stated, next((known for known in FORMATS if suffix in known.suffixes), None))
+
+
+def _several(engine: Engine, given: Given) -> Rows:
+    """All rows of all files, in the order of the files' names.
+
+    The files must have these columns and agree on their types. In a folder, the Parquet files (or
+    those of the stated format) are read at any depth, except names that begin with a dot or an
+    underscore. For a file in a folder or found by a pattern, key=value in the name of a folder on
+    its way is a column of text.
+    """
+    shown = (
+        f"{len(given.source)} files"
+        if isinstance(given.source, list | tuple)
+        else masked(given.source)
+    )
+    found = _found(given)
+    if not found:
+        raise EventLogError(
+            f"{shown} holds no file to read: a folder of other files than Parquet needs format="
+        )
+    if len(found) > _MOST_FILES:
+        raise EventLogError(
+            f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them"
+        )
+    what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
+    parts = _agreed(
+        engine, [_one(engine, given, path, known, shown) for path, known in found], what
+    )
+    return Rows(
+        sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
+        how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
+        size=sum(part.size for part in parts),
+        what=what,
+        kinds=parts[0].kinds,
+        nothing=frozenset.intersection(*(part.nothing for part in parts)),
+        bad="refused" if any(part.bad for part in parts) else "",
+        kept="kept" if given.where else "",
+        texts=tuple(part.sql for part in parts if part.texts),
+    )
+
+
+def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
+    """The files, and the columns in the names of their folders."""
+    source = given.source
+    if isinstance(source, list | tuple):
+        return [(path, {}) for path in source]
+    root = Path(cast(str, source))
+    if root.is_dir():
+        require_whole(root)
+        kind = PARQUET.name if given.said.format == "auto" else given.said.format
+        found = (
+            path
+            for path in root.rglob("*")
+            if (known := format_of(path, "auto")) is not None and known.name == kind
+        )
+        files = [
+            path
+            for path in found
+            if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
+        ]
+    else:
+        pattern, fixed = (
+            root,
+            next(at for at, part in enumerate(root.parts) if glob.has_magic(part)),
+        )
+        root = Path(*pattern.parts[:fixed])
+        files = list(root.glob(str(pattern.relative_to(root))))
+    named = list[tuple[Path | str, dict[str, str | None]]]()
+    for path in sorted(path for path in files if not path.is_dir()):
+        pairs = [
+            folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder
+        ]
+        named.append(
+            (
+                path,
+                {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs},
+            )
+        )
+    return named
+
+
+def _one(
+    engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str
+) -> Rows:
+    """The rows of one file. Messages hide the values in names of its folders, which are data."""
+    held = {
+        role: known[str(column)] for role, column in given.asked.columns.items() if column in known
+    }
+    asked = given.asked.without(held)
+    if not asked.columns:
+        raise EventLogError(
+            f"{all_files}: all columns asked for stand in the names of folders, and none in the"
+            " files"
+        )
+    shown, failure = str(path), ""
+    if known:
+        *folders, name = Path(path).parts
+        shown = str(
+            Path(
+                *(part.split("=", 1)[0] + "=..." if "=" in part else part for part in folders), name
+            )
+        )
+    try:
+        part = _of_one(engine, replace(given, source=path, asked=asked))
+    except EventLogError as error:
+        failure = str(error).replace(str(path), shown)
+    if failure:
+        raise EventLogError(failure)
+    part = replace(part, what=part.what.replace(str(path), shown))
+    if not held:
+        return judged(part, given)
+    texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
+    columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
+    kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
+    sql = f"SELECT *{columns} FROM ({part.sql})"
+    return judged(replace(part, sql=sql, kinds=kinds, texts=(sql,) if part.texts else ()), given)
+
+
+def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
+    """The files' rows with one type for each column.
+
+    Labels that are integers in one file and text in another are printed, and so are integers that
+    need more than 64 bits together. A file whose column holds nothing agrees with all others.
+    """
+    if not all(part.sql for part in parts):  # unread
+        return parts
+    kinds = {
+        role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"}
+        for role in parts[0].kinds
+    }
+    for at, part in enumerate(parts):
+        typed = [role for role in part.nothing if kinds[role] != {"str"}]
+        if typed:
+            sql = (
+                f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM"
+                f" ({part.sql})"
+            )
+            parts[at] = replace(
+                part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}}
+            )
+    mixed = [role for role, found in kinds.items() if len(found) > 1]
+    for role in mixed:
+        if role in ("value", "time"):
+            raise EventLogError(
+                f"the column of {role}s has other types in some of the files than in others: give"
+                " all files one type of it"
+            )
+    if len(parts) > 1 and not mixed:
+        together = " UNION ALL BY NAME ".join(part.sql for part in parts)
+        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
+        mixed = [
+            role
+            for role in kinds
+            if role not in ("value", "time") and stored[SHORT[role]] == "HUGEINT"
+        ]
+    if not mixed:
+        return parts
+    printed = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)
+    made = []
+    for part in parts:
+        sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
+        made.append(
+            replace(
+                part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)
+            )
+        )
+    return made

@@ -1,0 +1,321 @@
+"""Tables: pandas, Polars, DuckDB, and any object that offers an Arrow stream.
+
+None of these libraries is imported unless the caller already did.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from accounting.errors import missing_extra
+from dpselect.app.events.engine import Engine, guarded
+from dpselect.app.events.sources.base import (
+    BYTES_PER_ROW,
+    OF_TEXT,
+    SHORT,
+    Given,
+    Rows,
+    by_path,
+    is_condition,
+    is_label,
+    located,
+    quoted,
+    selected,
+)
+from dpselect.app.events.where import Condition, comparable
+from dpselect.errors import EventLogError
+
+_Within = dict[str, tuple[str, ...]]
+"""Names of the fields within each role's column that lead to its values."""
+_Adapter = Callable[[Engine, Any, Given, str], tuple[str, int, _Within]]
+"""A function from a table to an SQL relation of its columns by short name.
+
+It also returns the rough size in bytes as text, and the fields within the columns.
+"""
+_UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
+_EXTRA_KINDS = {
+    "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
+    "time": {"integer": "Int64"} | dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+}
+_LABEL_RULE = "users, items and groups must be integers throughout, or text throughout"
+_RULES = {
+    "value": "values must be numbers throughout, or text throughout",
+    "time": (
+        "times must be dates or timestamps of one zone, or without one, throughout, or text"
+        " throughout"
+    ),
+}
+_OBJECT_KINDS = {"string": "string", "empty": "string"}
+
+
+def accepts(given: Given) -> bool:
+    """True for a table of a known class, or an object that offers an Arrow stream."""
+    return _adapter(given.source) is not None
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of a table, matched by exact name, and streamed if the table can be."""
+    source = given.source
+    what, adapter = (
+        f"the {type(source).__module__.split('.')[0].lstrip('_')} table",
+        _adapter(source),
+    )
+    given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
+    assert adapter is not None, "a source reads what it accepts"
+    if given.unread:
+        if (source := _without_rows(source, adapter)) is None:
+            return given.unknown(what)
+        adapter = _adapter(source) or _arrow
+    relation, size, within = adapter(engine, source, given, what)
+    places = {role: (SHORT[role], fields) for role, fields in within.items()}
+    return replace(
+        selected(engine, relation, places, given.asked, what), size=size, once=adapter is _arrow
+    )
+
+
+def _adapter(source: object) -> _Adapter | None:
+    names = {(base.__module__.split(".")[0], base.__name__) for base in type(source).__mro__}
+    known = next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
+    return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
+
+
+def _without_rows(source: Any, adapter: _Adapter) -> Any:
+    """A table with the same columns and no row, or None if only its rows tell its columns."""
+    if adapter is _pandas:
+        return source.iloc[:0]
+    if adapter is _relation:
+        return guarded("the table", lambda: source.limit(0))
+    if adapter is _lazy or (
+        type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")
+    ):
+        return source.clear()
+    if importlib.util.find_spec("pyarrow") is None:
+        return source  # refused by its adapter
+    arrow = importlib.import_module("pyarrow")
+    schema = source.schema if isinstance(getattr(source, "schema", None), arrow.Schema) else None
+    if schema is None and hasattr(type(source), "__arrow_c_schema__"):
+        schema = guarded("the table", lambda: arrow.schema(source))
+    return None if schema is None else schema.empty_table()
+
+
+def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int], _Within]:
+    """Places of the columns by their short names, and the fields within them."""
+    found = by_path(given.asked, names, what, positions=False)
+    return {SHORT[role]: place for role, (place, _) in found.items()}, {
+        role: fields for role, (_, fields) in found.items()
+    }
+
+
+def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+    """Read an Arrow stream of pyarrow, Polars, Ibis and others, batch by batch."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
+    arrow = importlib.import_module("pyarrow")
+    stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
+    places, within = _found(given, list(stream.schema.names), what)
+    schema = arrow.schema(
+        [stream.schema.field(place).with_name(short) for short, place in places.items()]
+    )
+
+    def batches() -> Iterator[Any]:
+        for batch in stream:
+            yield arrow.RecordBatch.from_arrays(
+                [batch.column(place) for place in places.values()], schema=schema
+            )
+
+    engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
+    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, within
+
+
+def _lazy(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+    """Read a Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
+    names = guarded(what, lambda: list(source.collect_schema().names()))
+    (short, within), column = _found(given, names, what), importlib.import_module("polars").col
+    target = engine.path("table")
+    columns = [column(names[place]).alias(known) for known, place in short.items()]
+    guarded(what, lambda: source.select(columns).sink_parquet(target))
+    return (*_written(engine, target, what), within)
+
+
+def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+    """Read a relation of the caller's DuckDB, which writes it to a file of the reading itself."""
+    names = guarded(what, lambda: list(source.columns))
+    target, (short, within) = engine.path("table"), _found(given, names, what)
+    columns = ", ".join(
+        f"{_in_file(names[place], str(source.types[place]), what)} AS {known}"
+        for known, place in short.items()
+    )
+    guarded(what, lambda: source.project(columns).write_parquet(str(target)))
+    return (*_written(engine, target, what), within)
+
+
+def _in_file(name: str, stored: str, what: str) -> str:
+    """SQL of a column for a Parquet file, by the column's type alone.
+
+    A value that no Parquet file holds must not refuse anything.
+    """
+    if stored == "INTERVAL":  # a negative one is not written, and no role reads one
+        return "CAST(NULL AS INTERVAL)"
+    if "INTERVAL" in stored:
+        raise EventLogError(
+            f"{name!r} of {what} holds intervals within: select the fields that are asked for as"
+            " columns"
+        )
+    # What is wider than 64 bits would be written to the file as a fraction.
+    return f"CAST({quoted(name)} AS VARCHAR)" if stored in ("HUGEINT", "UHUGEINT") else quoted(name)
+
+
+def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
+    count = engine.run(
+        f"SELECT sum(num_rows) FROM parquet_file_metadata({located(target)})", what=what
+    )[0][0]
+    return (
+        f"read_parquet({located(target)}, hive_partitioning = false)",
+        int(count or 0) * BYTES_PER_ROW,
+    )
+
+
+def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+    """Read a pandas frame, which infers types of columns from its rows if none is stated."""
+    short, within = _found(given, list(source.columns), what)
+    table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
+    for role, column in given.asked.columns.items():
+        held = table[SHORT[role]]
+        # what its categories are, rows decide
+        if hasattr(held, "cat") and (given.unread or not is_label(role)):
+            held = held.astype(object)
+        if within[role] and not hasattr(held.dtype, "pyarrow_dtype"):
+            fields, within[role] = within[role], ()
+            held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
+            held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
+        if is_condition(role) and not _is_compared(held.dtype):
+            held = _as_compared(held, given.tests()[role], given.missing())
+        elif held.dtype == object and held.isna().all():  # the type of nothing is no type
+            held = held.astype(object).where(held.notna(), None).astype("string")
+        elif is_label(role) and hasattr(held, "cat"):  # as of objects
+            named = _object_column(
+                held.cat.categories.to_series().astype(object), role, column, what
+            )
+            held = held.cat.rename_categories(named.array)
+        elif held.dtype == object:
+            held = _object_column(held, role, column, what)
+        # Numbers that stand in memory from last to first, which the engine refuses; of instants
+        # with a zone pandas does not say.
+        elif held.dtype.kind == "M" or (
+            isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0
+        ):
+            held = held.copy()
+        table = table.assign(**{SHORT[role]: held})
+    engine.register("events", table, what=what)
+    return "events", len(table) * BYTES_PER_ROW, within
+
+
+def _is_compared(kind: Any) -> bool:
+    """True if the engine compares a column of this type as `comparable` compares its values.
+
+    All others are compared as objects, because rows decide their type, and it must refuse nothing.
+    """
+    if hasattr(kind, "pyarrow_dtype") or getattr(kind, "storage", "") == "pyarrow":
+        return True
+    if isinstance(kind, np.dtype):
+        return kind.kind in "biu" or kind in (np.float32, np.float64)
+    # whole numbers, some of which are missing
+    return hasattr(kind, "numpy_dtype") and kind.kind in "biu"
+
+
+def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
+    pandas = importlib.import_module("pandas")
+    texts = [comparable(value, test, missing) for value in values.astype(object)]
+    return pandas.Series(texts, index=values.index, dtype="string")
+
+
+def _dug(value: Any, fields: Sequence[str]) -> Any:
+    """A nested Python value, for each element if lists lie on the way, or None if it is missing."""
+    for field in fields:
+        if isinstance(value, list | tuple | np.ndarray):
+            value = [inner.get(field) if isinstance(inner, dict) else None for inner in value]
+        else:
+            value = value.get(field) if isinstance(value, dict) else None
+    return value
+
+
+def _object_column(values: Any, field: str, column: object, what: str) -> Any:
+    """Convert a column of Python objects to one type, looking at all values.
+
+    The engine would infer the type from a sample, and take 7 and "7" for one label. Integers are
+    printed, whatever their width, because the type of labels must not depend on the widest of them.
+    """
+    pandas = importlib.import_module("pandas")
+    kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
+    known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
+    try:
+        if kind in known:
+            converted = (
+                pandas.to_datetime(values)
+                if known[kind] == "datetime"
+                else values.astype(known[kind])
+            )
+        elif kind == "integer":
+            converted = values.map(str, na_action="ignore").astype("string")
+        elif kind == "decimal":
+            converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype(
+                "string"
+            )
+        elif kind in ("mixed", "mixed-integer") and is_label(field):
+            converted = _nested(values)
+    except (OverflowError, UnicodeError, ValueError, TypeError):
+        converted = None
+    if converted is None:
+        raise EventLogError(
+            f"{field}={column!r} of {what} holds Python objects that are not read:"
+            f" {_RULES.get(field, _LABEL_RULE)}; cast the column to one of them"
+        )
+    return converted
+
+
+def _nested(values: Any) -> Any:
+    """Lists and dictionaries as Arrow has them, with numbers as text; None for other objects."""
+    held = values.dropna()
+    if (
+        importlib.util.find_spec("pyarrow") is None
+        or not held.map(lambda value: isinstance(value, list | dict | np.ndarray)).all()
+    ):
+        return None
+    arrow, pandas = importlib.import_module("pyarrow"), importlib.import_module("pandas")
+    try:
+        made = arrow.array(values.map(_printed, na_action="ignore"), from_pandas=True)
+    except (arrow.ArrowException, OverflowError):
+        return None
+    return pandas.Series(pandas.arrays.ArrowExtensionArray(made), index=values.index)
+
+
+def _printed(value: object) -> object:
+    """A nested value with all whole numbers and decimals as text.
+
+    Arrow would write each number as the widest of them all requires.
+    """
+    if isinstance(value, list | np.ndarray):
+        return [_printed(element) for element in value]
+    if isinstance(value, dict):
+        return {name: _printed(element) for name, element in value.items()}
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return (
+        str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
+    )
+
+
+_ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {
+    ("pandas", "DataFrame"): _pandas,
+    ("polars", "LazyFrame"): _lazy,
+    ("_duckdb", "DuckDBPyRelation"): _relation,
+    ("duckdb", "DuckDBPyRelation"): _relation,
+}

@@ -1,0 +1,484 @@
+"""A Spark DataFrame, counted on its cluster by SQL and without Python there.
+
+Counts equal those of the embedded engine exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from decimal import Decimal
+from functools import partial
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final, cast, final
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.errors import missing_extra
+from dpselect.app.events.contributions import summed
+from dpselect.app.events.dialect import Dialect, double, matches
+from dpselect.app.events.engine import T, guarded
+from dpselect.app.events.reading import Reading
+from dpselect.app.events.rows import shaped, written_alike
+from dpselect.app.events.sources.base import (
+    OF_TEXT,
+    SHORT,
+    Given,
+    Kind,
+    Kinds,
+    Rows,
+    by_name,
+    is_label,
+    kind_of,
+)
+from dpselect.app.events.sources.judged import judged
+from dpselect.app.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
+from dpselect.app.events.staging import Staged, keys_of, staged_of
+from dpselect.app.events.where import NUMBER
+from dpselect.errors import EventLogError
+from dpselect.selection import Label, is_integer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
+_BATCH = 100_000  # pairs that are written at a time
+
+
+def accepts(source: object) -> bool:
+    """True for a Spark DataFrame, also of Spark Connect. pyspark is not imported to tell."""
+    kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(source).__mro__)
+    return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
+
+
+def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object, Reading]:
+    """A DataFrame of the environment's Spark session, and the reading of it.
+
+    The session is started if there is none. If the frame stays `unread`, no row is looked at. A
+    name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV, and
+    another name is a table's. In a file without a header the columns are 1, 2, ...
+    """
+    ending, stated = (
+        PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."),
+        reading.format,
+    )
+    is_table = stated == "auto" and "/" not in name and ending not in _SEPARATORS
+    kind = (
+        "parquet"
+        if stated == "auto" and (is_table or ending not in _SEPARATORS)
+        else ending
+        if stated == "auto"
+        else stated
+    )
+    of_text = {field: getattr(reading, field) for field in ("header", "delimiter", "quote")}
+    if kind not in _SEPARATORS or (
+        kind == "parquet" and any(said is not None for said in of_text.values())
+    ):
+        raise EventLogError(
+            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the"
+            " latter two with header=, delimiter= and quote="
+        )
+    session, read = (
+        _session(),
+        reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)}),
+    )
+    if kind == "parquet":
+        if is_table:
+            return _quietly(lambda: session.table(name)), read
+        # before it is read: what lies there besides may be nothing that Spark can read
+        _require_whole(session, [f"{name}/any"])
+        frame = _quietly(lambda: session.read.parquet(name))
+        files = _quietly(frame.inputFiles)
+        _require_whole(
+            session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files)
+        )
+        return frame, read
+    quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
+    delimiter = reading.delimiter or _SEPARATORS[kind]
+    # Spark reads each line by itself: a field that goes on would become other rows. It unquotes
+    # what is quoted in part otherwise.
+    end, mark = (
+        "".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote)
+    )
+    # possessive: the stack is not that of a line
+    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"
+    badly = f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
+    if (
+        quote
+        and not unread
+        and _quietly(lambda: session.read.text(name).where(badly).limit(1).count())
+    ):
+        raise EventLogError(
+            f"{name!r} has a quote that is not closed on its line, or within a field that is not"
+            " quoted as a whole, and Spark reads each line by itself: remove line ends within"
+            " quotes, quote whole fields and double the quotes in them, or convert the file to"
+            " Parquet"
+        )
+    nul = f"contains(value, {SPARK.literal(chr(0))})"
+    if (
+        not quote
+        and not unread
+        and _quietly(lambda: session.read.text(name).where(nul).limit(1).count())
+    ):
+        raise EventLogError(
+            f"{name!r} has a NUL character, by which Spark quotes where there is no quote"
+            " (quote=''): convert the file to Parquet"
+        )
+    options: dict[str, Any] = {
+        "sep": delimiter,
+        "quote": quote,
+        **({"escape": quote} if quote else {}),
+        "header": reading.header is not False,
+        "mode": "FAILFAST",
+        "enforceSchema": False,
+    }
+    frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
+    return (
+        frame
+        if reading.header is not False
+        else frame.toDF(*map(str, range(1, 1 + len(frame.columns))))
+    ), read
+
+
+def _require_whole(session: Any, places: Iterable[str]) -> None:
+    """Refuse files of a table with a log, whose folder Spark finds in its file system."""
+    for folder in dict.fromkeys(folder for place in places for folder in folders_of(place)):
+        if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
+            continue
+        for kind in OTHERS_THAN_SPARK:
+            if _is_there(session, f"{folder}/{kind.mark}"):
+                refuse(kind, re.sub(r"\\(.)", r"\1", folder))
+
+
+def _is_there(session: Any, pattern: str) -> bool:
+    """True if Spark finds such a file or folder, and False if it may not look."""
+    try:
+        _quietly(lambda: session.read.text(pattern).schema)
+    except EventLogError:
+        return False
+    return True
+
+
+def _session() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise missing_extra("--engine spark needs pyspark", "spark") from None
+    session: Any = guarded(
+        WHAT,
+        lambda: (
+            SparkSession.builder.appName("dpselect")
+            .config("spark.ui.showConsoleProgress", "false")
+            .getOrCreate()
+        ),
+    )
+    # what an executor logs may quote the data
+    _quietly(lambda: session.sparkContext.setLogLevel("OFF"))
+    return session
+
+
+def _quietly(work: Callable[[], T]) -> T:
+    """`guarded`, without pyspark's own log of the failure, which may quote the data."""
+    from pyspark.logger import PySparkLogger
+
+    me = threading.get_ident()
+    with ExitStack() as stack:
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logger = PySparkLogger.getLogger(name)
+            logger.addFilter(quiet := lambda record: record.thread != me)
+            stack.callback(logger.removeFilter, quiet)
+        return guarded(WHAT, work)
+
+
+@final
+class _Spark(Dialect):
+    """The SQL words of Spark."""
+
+    def literal(self, text: str) -> str:
+        # no character of it has a meaning there
+        return f"decode(unhex('{text.encode().hex()}'), 'UTF-8')"
+
+    def number(self, text: str) -> str:
+        # it would take 1d and 1f for numbers, too
+        plain = matches(f"CAST({text} AS VARCHAR)", rf"\s*{NUMBER}\s*", self)
+        return f"IF({plain}, TRY_CAST({text} AS DOUBLE), NULL)"
+
+    def whole(self, text: str) -> str:
+        return (
+            f"CAST(IF({matches(f'CAST({text} AS VARCHAR)', '-?[0-9]{1,19}', self)}, {text}, NULL)"
+            " AS HUGEINT)"
+        )
+
+    def pieces(self, text: str, delimiter: str) -> str:
+        pattern = "".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in delimiter)
+        return f"explode_outer(split({text}, {self.literal(pattern)}))"
+
+    def clock(self, time: str) -> str:
+        clock = f"TRY_CAST({time} AS TIMESTAMP_NTZ)"  # what the session's zone is does not matter
+        minutes = (
+            f"unix_date(CAST({clock} AS DATE)) * 1440L + hour({clock}) * 60L + minute({clock})"
+        )
+        return f"(({minutes}) * 60000000L + CAST(extract(SECOND FROM {clock}) * 1000000 AS BIGINT))"
+
+    def of_format(self, text: str, form: str) -> str:
+        raise NotImplementedError  # `_require_readable` refuses it
+
+    def instant(self, time: str) -> str:
+        return f"unix_micros({time})"
+
+    def hashed(self, text: str) -> str:
+        return f"left(sha2({text}, 256), 16)"
+
+    def summed(self, values: str, scale: float) -> str:
+        # A whole number of doubles up to 2^80 is added up in two parts: Spark makes no exact
+        # decimal of such a double.
+        whole = f"rint({values} * {double(scale)})"
+        high = f"floor({whole} / {double(_HALF)})"
+        low = f"CAST({whole} - {high} * {double(_HALF)} AS BIGINT)"
+        total = f"sum(CAST({high} AS HUGEINT)) * {_HALF} + sum(CAST({low} AS HUGEINT))"
+        return f"CAST(greatest(-{2**60}, least({2**60}, {total})) AS BIGINT)"
+
+
+SPARK: Final[Dialect] = _Spark()
+# Spark's words for the embedded engine's; texts of users are written by their code points, and hold
+# none of these.
+_WORDS = {
+    "VARCHAR": "STRING",
+    "HUGEINT": "DECIMAL(20, 0)",
+    " // ": " DIV ",
+    " EXCLUDE ": " EXCEPT ",
+    "regexp_matches(": "regexp_like(",
+}
+
+
+@final
+class Cluster:
+    """Relations of one count on a Spark session, as views with unique names."""
+
+    dialect = SPARK
+    bucket = "CAST(pmod(hash(i), 4096) AS BIGINT)"
+    most_ranked = 2**63
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session, self._prefix = session, f"dpselect_{uuid.uuid4().hex}"
+        self._views: set[str] = set()
+        self._computed: list[DataFrame] = []
+
+    def another(self) -> Cluster:
+        return Cluster(self._session)
+
+    def view(self, name: str, frame: DataFrame) -> str:
+        """A name for a frame in SQL."""
+        view = f"{self._prefix}_{name}"
+        _quietly(lambda: frame.createOrReplaceTempView(view))
+        self._views.add(view)
+        return view
+
+    def frame(self, sql: str) -> DataFrame:
+        """A query as a frame that is not computed yet."""
+        for word, known in _WORDS.items():
+            sql = sql.replace(word, known)
+        frame: DataFrame = _quietly(lambda: self._session.sql(sql))
+        return frame
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query, with decimals, which have no fraction here, as integers."""
+        frame = self.frame(sql)
+        whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
+        rows = _quietly(lambda: [list(row) for row in frame.collect()])
+        for row, at in itertools.product(rows, whole):
+            row[at] = int(row[at])
+        return [tuple(row) for row in rows]
+
+    def columns(self, sql: str) -> list[NDArray[Any]]:
+        names, rows = self.frame(sql).columns, self.run(sql)
+        return [np.array([row[at] for row in rows], dtype=object) for at in range(len(names))]
+
+    def made(self, name: str, sql: str, *, computed: bool = False) -> str:
+        """Store or replace a view of the result of a query, and return its name.
+
+        A computed result stays on the executors until `close`. If an executor loses it earlier,
+        later queries fail.
+        """
+        frame = self.frame(sql)
+        if computed:
+            self._computed.append(frame := _quietly(lambda: frame.localCheckpoint(eager=True)))
+        return self.view(name, frame)
+
+    def added(self, name: str, sql: str) -> str:
+        before = f"{self._prefix}_{name}"
+        return self.made(
+            name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql
+        )
+
+    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+        convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
+        rows = [(convert(label), place) for place, label in enumerate(labels)]
+        made = _quietly(
+            lambda: self._session.createDataFrame(rows, schema=f"i {stored}, place BIGINT")
+        )
+        return self.view(name, made if placed else made.select("i"))
+
+    def close(self) -> None:
+        while self._views:
+            self._session.catalog.dropTempView(self._views.pop())
+        while self._computed:
+            # Spark would keep its rows until some collection of garbage in Java. A session
+            # elsewhere (Spark Connect) has no such handle: it lets go of them when Python does of
+            # the frame.
+            frame: Any = self._computed.pop()
+            if hasattr(frame, "_jdf"):
+                _quietly(partial(_forgotten, frame))
+
+
+def _decimal(label: Label) -> Decimal | None:
+    """The label as a decimal among integers, or None for a text that is not an integer."""
+    return Decimal(label) if is_integer(label) else None
+
+
+def _forgotten(frame: Any) -> None:
+    frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
+    """The pairs of a Spark table, computed once and kept on its cluster until that is closed."""
+    given, frame = reading.given(source), cast(Any, source)
+    _require_readable(given)
+    cluster = Cluster(frame.sparkSession)
+    with ExitStack() as stack:
+        stack.callback(cluster.close)
+        view = cluster.view(
+            "log", frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        )
+        log = events_of(rows(given, frame, view), given)
+        keys, amount = ", ".join(keys_of(reading)), summed(reading.measures)
+        events = f"(SELECT *, {log.apart} AS lack FROM ({log.sql}))"
+        pairs = f"SELECT DISTINCT {keys} FROM {events} WHERE lack = 0"
+        if amount is not None:
+            pairs = (
+                f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY"
+                f" {keys}"
+            )
+        held = cluster.made("pairs", pairs, computed=True)
+        found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
+        made = staged_of(found, log, given.asked, pairs=held)
+        stack.pop_all()
+    return cluster, made
+
+
+def _require_readable(given: Given) -> None:
+    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
+    if given.said.time_format is not None:
+        raise EventLogError(
+            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times"
+            " to timestamps there, and leave it out"
+        )
+    if given.said.normalize:
+        raise EventLogError(
+            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions"
+            " do not write labels alike to the letter: write them so there, and leave it out"
+        )
+    if cast(Any, given.source).isStreaming:
+        raise EventLogError(
+            "this Spark table is a stream, which never ends: write it to a table, and read a part"
+            " of that"
+        )
+
+
+def require_columns(given: Given) -> None:
+    """Check the options, the columns of a Spark table and their types, without reading a row."""
+    _require_readable(given)
+    events_of(rows(given, cast(Any, given.source), "unread"), given)
+
+
+def save(source: object, reading: Reading, path: Path) -> Kinds:
+    """Write the pairs of a Spark table to a Parquet file on this machine, one batch at a time.
+
+    The file has columns u and i as text, and there may be no pairs.
+
+    Returns:
+        The types of the labels.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cluster, found = staged(source, reading)
+    schema = pa.schema([("u", pa.string()), ("i", pa.string())])
+    with closing(cluster), pq.ParquetWriter(path, schema) as writer:
+        frame = cluster.frame(
+            f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}"
+        )
+        rows = _quietly(frame.toLocalIterator)
+        while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
+            users, items = zip(*batch, strict=True)
+            writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
+    return found.typed
+
+
+WHAT = "this Spark table"
+_TYPES = {
+    "int": "INTEGER",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+    "void": '"NULL"',
+}  # where they are called otherwise
+_SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
+# decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal
+# without fraction
+_LONGEST = 20
+_HALF = 2**40
+
+
+def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
+    """The columns c0, c1, ... of a frame known in SQL as `relation`, each with one type."""
+    columns, kinds, nothing, missing = (
+        list[str](),
+        dict[str, Kind](),
+        set[str](),
+        given.said.missing,
+    )
+    for role, place in by_name(given.asked, frame.columns, WHAT).items():
+        name, stored = given.asked.columns[role], frame.dtypes[place][1]
+        text = stored == "string" or stored.startswith(("varchar(", "char("))
+        kind = kind_of(
+            role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored
+        )
+        known = f"c{place}"
+        if kind is None:
+            nothing.add(role)
+            kind, known = "str", "CAST(NULL AS VARCHAR)"
+        elif is_label(role) and stored.startswith("decimal("):
+            whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
+            if whole is None or int(whole[1]) > _LONGEST:
+                raise EventLogError(
+                    f"{role}={name!r} of {WHAT} is of type {stored}: decimals as labels are"
+                    " integers of at most 64 bits; cast the column"
+                )
+            kind, known = "int", f"CAST({known} AS HUGEINT)"
+        elif kind in _STORED:
+            known = f"CAST({known} AS {_STORED[kind]})"
+        elif any(text[:1].isdigit() for text in missing):
+            raise EventLogError(
+                f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type"
+                f" {stored}: make such times NULL there, and leave it out"
+            )
+        columns.append(f"{known} AS {SHORT[role]}")
+        kinds[role] = kind
+    return Rows(
+        f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, nothing=frozenset(nothing)
+    )
+
+
+_STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}
+
+
+def events_of(log: Rows, given: Given) -> Rows:
+    """The events as `rows` gives them for the embedded engine, in Spark's SQL."""
+    return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

@@ -1,0 +1,332 @@
+"""From a source to distinct pairs in the engine: read, shape, and group in one pass."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, final
+
+from dpselect.app.events.contributions import ReadReport, summed
+from dpselect.app.events.dialect import EMBEDDED
+from dpselect.app.events.engine import Engine, opened
+from dpselect.app.events.not_pickled import NotPickled
+from dpselect.app.events.reading import ProgressCallback, Reading
+from dpselect.app.events.rows import OUTSIDE, PeriodEvents, rows, shaped
+from dpselect.app.events.sources.base import (
+    LABELS,
+    SHORT,
+    Asked,
+    Given,
+    Kinds,
+    Rows,
+    is_condition,
+    is_label,
+    literal,
+    located,
+    refusal,
+    refused,
+)
+from dpselect.errors import EventLogError
+
+_BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
+_SHOWN = 5  # examples
+_DATES = (
+    "%d.%m.%Y",
+    "%m/%d/%Y",
+    "%d/%m/%Y",
+    "%d-%m-%Y",
+    "%Y/%m/%d",
+    "%Y%m%d",
+    "%d.%m.%y",
+    "%m/%d/%y",
+    "%d/%m/%y",
+    "%d-%b-%Y",
+)
+_TIME_FORMATS = [
+    date + clock
+    for date in _DATES
+    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Staged(NotPickled):
+    """A log in an engine, grouped once. Its figures are private.
+
+    Attributes:
+        what: name of the log in messages.
+        kinds: types of its labels.
+        report: figures of the events to count; pairs are not counted yet.
+        without: number of these events that lack each role.
+        pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a
+            column summed up, s, the sum. Without an item, every distinct (u), or (u, v), and m, the
+            number of its events.
+        buckets: number of parts, by user, into which it is cut if that saves memory.
+        progress: the callback for the progress of a count.
+        how: how its fields are found, in words, if that is not plain.
+        nothing: roles whose columns hold nothing by their types; see `Rows`.
+    """
+
+    what: str
+    kinds: Kinds
+    report: ReadReport
+    without: Mapping[str, int]
+    pairs: str = "pairs"
+    buckets: int = 1
+    progress: ProgressCallback | None = None
+    how: str = ""
+    nothing: frozenset[str] = frozenset()
+
+    @property
+    def typed(self) -> Kinds:
+        """Types of its labels, without columns that hold nothing and so have no type."""
+        return {role: kind for role, kind in self.kinds.items() if role not in self.nothing}
+
+    def report_progress(self, done: int, parts: int) -> None:
+        """Report the progress, 0 or the grouping and the number of counted parts."""
+        if self.progress is not None:
+            self.progress(done + (done > 0), parts + 1)
+
+
+def prepared(
+    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None
+) -> Staged:
+    """The log, grouped in one pass, and the types of its labels.
+
+    The engine holds the groups in memory and spills groups beyond `memory_limit` to files in this
+    reading's own folder.
+    """
+    given, labels, amount = reading.given(source), keys_of(reading), summed(reading.measures)
+    log = shaped(rows(engine, given), given)
+    if progress is not None:
+        progress(0, 2)
+    make = engine.run if log.once else engine.group
+    # How many events each group has (m), and what keeps them from being counted (apart). Events
+    # outside a window have no labels, so that they are a handful of groups; without one, what an
+    # event lacks is among its labels: fewer columns to group by.
+    names, by = ", ".join(labels), ", ".join(labels)
+    if log.apart == "apart":
+        names, by = (
+            ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels),
+            "ALL",
+        )
+    total = "" if amount is None else f", {amount.total(EMBEDDED)} AS s"
+    sql = (
+        f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY {by}"
+    )
+    make(f"CREATE TABLE grouped AS {sql}", what=log.what)
+    found = engine.run(
+        "SELECT apart, CAST(sum(m) AS BIGINT) FROM grouped GROUP BY apart", what=log.what
+    )
+    if engine.tells and (bad := {refused(apart) for apart, _ in found if apart < 0}):
+        role = min(bad, key=list(SHORT).index)
+        given.asked.refuse_malformed(
+            {role}, log.what, "" if log.once or source == "-" else _examples(engine, given, role)
+        )
+    # A function of size alone, so that it does not change what is counted.
+    buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
+    staged = staged_of(found, log, given.asked, buckets=buckets, progress=progress)
+    refuse_two_spellings(engine, log, given.asked)
+    added = [] if amount is None else ["s"]
+    engine.run(
+        f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0",
+        what=log.what,
+    )
+    return staged
+
+
+def _examples(engine: Engine, given: Given, role: str) -> str:
+    """Number of malformed values of a role in the source, and some of them, for a data owner."""
+    said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
+    asked = given.asked.without(
+        [condition for condition in given.asked.columns if is_condition(condition)]
+    )
+    plain = replace(given, said=said, asked=asked, where=())
+    read = rows(engine, plain)
+    log = shaped(read, plain, raw=role)
+    numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
+    shown = (
+        f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER"
+        f" BY place LIMIT {_SHOWN}"
+    )
+    engine.run("SET preserve_insertion_order = true", what=log.what)
+    found = engine.run(shown, what=log.what)
+    if not found:
+        return ""
+    examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in found)
+    remedy = ""
+    if role == "time" and read.kinds["time"] == "str":
+        texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
+        failing = ", ".join(
+            f"count(*) FILTER (WHERE {EMBEDDED.of_format('raw', form)} IS NULL)"
+            for form in _TIME_FORMATS
+        )
+        (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", what=log.what)
+        fitting = [
+            form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0
+        ]
+        remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
+    if role == "value" and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in found):
+        remedy = "; decimal=',' reads a comma as the decimal point"
+    return (
+        f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the"
+        f" header{remedy}"
+    )
+
+
+def keys_of(reading: Reading) -> list[str]:
+    """The columns whose distinct values are counted."""
+    return [SHORT[role] for role in reading.asked.roles if is_label(role)]
+
+
+_POINT_ZERO = "'-?[0-9]+[.]0+'"
+
+
+def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
+    """Refuse files of which one writes a user 1 and another 1.0, because one person would be two.
+
+    pandas writes integers as 1.0 if one in the column is missing. Within one file 1 and 1.0 are two
+    users. The files are checked as they are, without conditions or time range.
+    """
+    if len(log.texts) < 2:
+        return
+    files = list(enumerate(log.texts))
+    for role in asked.parts("user"):
+        name = SHORT[role]
+        tagged = " UNION ALL ".join(
+            f"SELECT {at} AS f, CAST({name} AS VARCHAR) AS u FROM ({sql})" for at, sql in files
+        )
+        if not engine.run(
+            f"SELECT coalesce(bool_or(u LIKE '%.0%'), false) FROM ({tagged})", what=log.what
+        )[0][0]:
+            continue
+        engine.run(
+            "CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, split_part(u, '.', 1) AS u"
+            f" FROM ({tagged}) WHERE regexp_full_match(u, {_POINT_ZERO})",
+            what=log.what,
+        )
+        if engine.run(
+            f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.u = spelt.u AND t.f <> spelt.f LIMIT 1",
+            what=log.what,
+        ):
+            raise EventLogError(
+                f"user={asked.columns[role]!r} of {log.what} is written in two ways: one file has"
+                " whole numbers, and another the same with .0, as pandas writes them where one is"
+                " missing. Write them alike in all files: in pandas, cast the column to Int64"
+                " before it is written"
+            )
+
+
+def staged_of(
+    found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_engine: Any
+) -> Staged:
+    """A staged log, from the numbers of events that are `apart` for each reason.
+
+    A log is refused for missing or malformed values, also outside the time range, because a refusal
+    may not depend on it.
+    """
+    asked.refuse_malformed({refused(apart) for apart, _ in found if apart < 0}, log.what)
+    bits = {role: 1 << place for place, role in enumerate(asked.roles)}
+    inside = [(apart, count) for apart, count in found if apart < OUTSIDE]
+    without = {
+        role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()
+    }
+    lacking = {f"rows_without_{role}": without.get(role, 0) for role in LABELS}
+    left_out = sum(count for apart, count in inside if apart)
+    report = ReadReport(
+        rows=sum(count for _, count in inside),
+        rows_left_out=left_out,
+        pairs=0,
+        pairs_left_out=0,
+        **lacking,
+    )
+    return Staged(
+        log.what, log.kinds, report, without, how=log.how, nothing=log.nothing, **in_engine
+    )
+
+
+# -- parts of a log by time ------------------------------------------------------------------------
+
+
+_NONE = -1  # the number of no period
+
+
+@contextmanager
+def split(
+    source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
+) -> Iterator[dict[str, PeriodEvents]]:
+    """The events of each period, from one pass over the log, readable during the block.
+
+    Periods follow each other without a gap. Events outside belong to none.
+    """
+    given = reading.given(source)
+    with opened(reading.memory_limit) as engine:
+        log = shaped(rows(engine, given), given)
+        window = given.window
+        assert window is not None, "a log is cut by time"
+        assert all(
+            window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)
+        ), "an event of a gap would fall to the period before it"
+        starts = [
+            (place, window.wall(start), window.instant(start))
+            for place, (_, start, _) in enumerate(periods)
+        ]
+        # of a day that a zone skipped
+        ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}
+        listed = ", ".join(
+            [
+                f"({place}, true, {on_wall}), ({place}, false, {utc})"
+                for place, on_wall, utc in starts
+            ]
+            + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
+        )
+        engine.run(
+            f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)",
+            what=log.what,
+        )
+        # A malformed value has no period: it refuses all of them, also from outside, so that no
+        # refusal tells where it is.
+        lost = "(apart < 0 OR t IS NULL)"
+        kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
+        columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), "apart"]
+        period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
+        joined = (
+            f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts"
+            " USING (wall, t)"
+        )
+        types = engine.run(f"DESCRIBE {joined}", what=log.what)
+        folder = engine.path("periods")
+        engine.run(
+            f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))",
+            what=log.what,
+        )
+        relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
+        if relation:
+            bad = engine.run(
+                f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what
+            )
+            given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
+        refuse_two_spellings(engine, log, given.asked)
+        nothing = (
+            f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)}"
+            " WHERE false)"
+        )
+        parts = dict[str, PeriodEvents]()
+        for place, (name, *_) in enumerate(periods):
+            files = list((folder / f"period={place}").glob("*.parquet"))
+            # Parquet is a few times smaller than text
+            size = 4 * sum(file.stat().st_size for file in files)
+            held = _parquet_in(folder / f"period={place}") if files else nothing
+            parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds, log.nothing)
+        yield parts
+
+
+def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
+    """SQL relation of our own files in a folder, with a literal name but a pattern `files`."""
+    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"

@@ -1,0 +1,1 @@
+"""PATE jobs, which resume after a crash and pay once."""

@@ -1,0 +1,716 @@
+"""`run`, the one path from a question to a private answer: check, stage, charge, draw, record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final
+from uuid import uuid4
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.app.events import (
+    EventCounts,
+    GroupCounts,
+    HeldCounts,
+    HeldScores,
+    ProgressCallback,
+    spark,
+)
+from dpselect.app.events.contributions import MOST_EXACT
+from dpselect.app.events.rows import PeriodEvents
+from dpselect.app.events.time_window import Window
+from dpselect.app.release.answer import (
+    Answer,
+    AnswerFile,
+    DryRun,
+    PaidCharge,
+    from_0,
+    promise,
+    report_charge_on_error,
+)
+from dpselect.app.release.question import Question, choose
+from dpselect.app.spec import LedgerFields, PayerFields
+from dpselect.cells import cell
+from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
+from dpselect.mechanisms.top_of_groups import REASON
+from dpselect.mechanisms.weighs_again import WeighsAgain
+from dpselect.plan.default import Choice
+from dpselect.scores import Scores, SecondLook
+from dpselect.selection import Label, Selection
+from dpselect.sensitivity import Norm, Sensitivity
+
+if TYPE_CHECKING:
+    from accounting.ledger.request import Chargeable
+    from accounting.remaining import Remaining
+
+# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
+# without a database.
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+# -- the executor: whatever is released ------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Ready(Generic[T]):
+    """A release ready to be drawn, from a log that has been read.
+
+    After the charge nothing is read except staged data.
+
+    Attributes:
+        draw: function that is called once, after the charge.
+        salt: salt of the contribution bound.
+        scores: the mechanism's input, already checked.
+        spent: as for `Session.publish`.
+    """
+
+    draw: Callable[[], T]
+    salt: str | None
+    scores: Scores | MechanismInput
+    spent: Callable[[T], acc.Curve] | None
+
+
+@final
+@dataclass(frozen=True)
+class Charged:
+    """A charge with its receipt, so that the ledger is not read between the draw and its record.
+
+    Attributes:
+        receipt: receipt of the charge.
+        accounts: all charged accounts, with their budgets after it.
+    """
+
+    receipt: acc.ledger.Receipt
+    accounts: tuple[Remaining, ...]
+
+    @classmethod
+    def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], price: acc.Curve) -> Self:
+        """The charge of a receipt, from the accounts before it.
+
+        If an earlier call made the charge, the accounts already include it.
+        """
+        if receipt.replayed:
+            return cls(receipt, tuple(before))
+        return cls(receipt, tuple(one.after(price) for one in before))
+
+    @property
+    def paid(self) -> PaidCharge:
+        """The charge as an answer states it."""
+        return PaidCharge.of(self.receipt)
+
+    def left(self, curve: acc.Curve) -> str:
+        """The line of `ChargeTarget.left`, in releases of a curve."""
+        return _left(
+            self.receipt.dataset,
+            min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases),
+        )
+
+
+def _left(dataset: str, found: Remaining) -> str:
+    return f"{dataset}, {found.account}: {found}" if found.account else f"{dataset}: {found}"
+
+
+@final
+@dataclass(frozen=True)
+class ChargeTarget:
+    """The session that a release is charged to, and the idempotency key of the charge.
+
+    Attributes:
+        session: the session; None if no ledger is named.
+        label: note in the ledger on what is charged.
+        asked: function that gives the question as plain data, to which the charge is bound; None
+            binds it to nothing.
+    """
+
+    session: dps.Session | None
+    key: str
+    label: str = ""
+    pay: Pay = "curve"
+    asked: Callable[[], dict[str, Any]] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        spec: LedgerFields,
+        label: str,
+        *,
+        time_zone: str | None = None,
+        time_range: Window | None = None,
+        pay: Pay = "curve",
+        asked: Callable[[], dict[str, Any]] | None = None,
+    ) -> Self:
+        """The charge target that a spec states. Rows are read by the clock of `time_zone`.
+
+        If the dataset has a budget for each period and the spec names no period, the periods that
+        the `time_range` lies in are charged.
+        """
+        session = None
+        if spec.ledger is not None and spec.dataset is not None:
+            opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
+            about = {**_behalf(spec), "time_zone": time_zone}
+            session = opens(spec.ledger, spec.dataset, **about)
+            touched = () if spec.periods else _touched(session.dataset.window, time_range)
+            if touched:
+                session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
+        # whatever interrupts it can name the key
+        key = uuid4().hex if spec.key is None else spec.key
+        return cls(session, key, label if spec.label is None else spec.label, pay, asked)
+
+    def bound(self, item: Chargeable) -> Chargeable:
+        """The item to charge, bound to the question.
+
+        The key then cannot be used to draw for any other question.
+        """
+        if self.asked is None:
+            return item
+        from dpselect.session import BoundItem
+
+        return BoundItem(
+            item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32]
+        )
+
+    def left(
+        self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False
+    ) -> str | None:
+        """A line on the fullest account: budget, share used, cost, and number of releases that fit.
+
+        Args:
+            price: cost of a release, if it is not that of the mechanism alone.
+            after: True for the account after the charge.
+        """
+        if self.session is None:
+            return None
+        found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
+        if after:
+            found = found.after(mechanism.curve if price is None else price)
+        return _left(name, found if price is None else replace(found, curve=price))
+
+    def require(self, item: Chargeable, *, kept: bool) -> None:
+        """Raise as a release would, before a long read. The charge itself is checked again.
+
+        Args:
+            kept: as for `staged`.
+        """
+        if self.session is not None:
+            self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept)
+
+    @contextmanager
+    def staged(
+        self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]], *, kept: bool | None = None
+    ) -> Iterator[tuple[Ready[T], list[acc.ledger.Receipt]]]:
+        """Check the cost against the budget, then read the log. Errors say if it was charged.
+
+        Args:
+            item: the item that will be charged.
+            stage: function that reads all data that can fail; its open resources close with the
+                block.
+            kept: True if a file keeps the answer, so that a charge without a release is resumed;
+                None for a question that is not released.
+
+        Yields:
+            The staged release, and a list that takes the receipt.
+        """
+        with self._affordable(item, kept=kept) as known, ExitStack() as stack:
+            yield stage(stack), known
+
+    @contextmanager
+    def _affordable(
+        self, item: Chargeable, *, kept: bool | None = None
+    ) -> Iterator[list[acc.ledger.Receipt]]:
+        """Check the cost against the budget. Errors in the block say if it was charged.
+
+        Args:
+            kept: as for `staged`.
+        """
+        session = self.session
+        with report_charge_on_error(
+            session and session.ledger, session and session.dataset.name, self.key, kept=kept
+        ) as known:
+            self.require(item, kept=bool(kept))
+            yield known
+
+    def dry_run(
+        self,
+        item: Chargeable,
+        mechanism: Mechanism,
+        budget: acc.Budget,
+        look: Callable[[], object] = lambda: None,
+        *,
+        kept: bool | None = None,
+    ) -> DryRun:
+        """The charge that `release` would make. No row is read, and nothing is charged or drawn.
+
+        Args:
+            look: checks the header or schema of the log.
+            kept: as for `staged`; without a ledger there is no charge that could stay without its
+                answer.
+        """
+        session = self.session
+        with self._affordable(item, kept=kept):
+            look()
+            begun = (
+                kept
+                and session is not None
+                and session.ledger.find(session.dataset.name, self.key) is not None
+            )
+            left = self.left(mechanism, item.curve, after=not begun)
+        return DryRun(
+            item,
+            mechanism,
+            budget,
+            () if left is None else (left,),
+            is_kept=kept is not False or session is None,
+        )
+
+    def release(
+        self,
+        item: Chargeable,
+        stage: Callable[[ExitStack], Ready[T]],
+        answered: Callable[[T, Charged | None], A],
+        place: AnswerFile,
+    ) -> A:
+        """Check the budget, stage, charge, draw, keep a draft, claim and name it, each durably.
+
+        Called again under the key, with a file, it resumes a charge without a release. By then
+        `AnswerFile.recorded` has found that there is no answer. If two calls draw at once, the
+        ledger accepts one.
+
+        Args:
+            item, stage: as for `staged`.
+            answered: function that makes the answer to keep from the draw.
+        """
+        kept = place.output is not None
+        with self.staged(item, stage, kept=kept) as (staged, known):
+            drawn, session = list[T](), self.session
+
+            def draw(charged: Charged | None) -> tuple[A, str | None]:
+                drawn.append(_drawn_from(staged))
+                answer = answered(drawn[0], charged)
+                return answer, None if session is None and not kept else place.draft(answer)
+
+            if session is None:
+                answer, _ = draw(None)
+            else:
+                before = session.ledger.room(session.dataset.name, item, **session.terms)
+
+                def begun(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
+                    known.append(receipt)
+                    if not kept or receipt.state == "released":
+                        session.require_new(receipt)
+                    return draw(Charged.of(receipt, before, item.curve))
+
+                used = staged.spent
+                notes: Any = {
+                    "key": self.key,
+                    "label": self.label,
+                    "salt": staged.salt,
+                    "scores": staged.scores,
+                }
+                notes["spent"] = None if used is None else lambda _: used(drawn[0])
+                try:
+                    answer = session.resume(self.bound(item), begun, **notes)
+                except acc.ledger.ClaimConflict:
+                    place.drop()
+                    raise
+            place.name(answer)
+        return answer
+
+
+def _drawn_from(staged: Ready[T]) -> T:
+    """Draw from the staged release.
+
+    The log was read by then, so an error of its engine is one of memory, disk or temporary files.
+    """
+    try:
+        return staged.draw()
+    except EventLogError as error:
+        cause = (
+            str(error)
+            if "did not fit" in str(error)
+            else "the temporary files (TMPDIR) cannot be read, or were removed"
+        )
+    raise EventLogError(f"the draw failed, after the whole log had been read: {cause}")
+
+
+def _behalf(spec: PayerFields) -> dict[str, Any]:
+    """Arguments of a session for the people and the rows that a release concerns."""
+    periods = spec.periods if isinstance(spec, LedgerFields) else ()
+    return {
+        "actor": spec.actor,
+        "team": spec.team,
+        "purpose": spec.purpose,
+        "period": periods or None,
+    }
+
+
+@contextmanager
+def session_of(
+    spec: PayerFields, time_zone: str | None = None, time_range: Window | None = None
+) -> Iterator[dps.Session]:
+    """The session to charge. A ledger that is named is closed at the end.
+
+    If the dataset has a budget for each period, those in the `time_range` are charged.
+    """
+    with spec.opened() as ledger:
+        about, name = {**_behalf(spec), "time_zone": time_zone}, str(spec.dataset)
+        if time_range is not None:
+            about["period"] = _touched(ledger.dataset(name).window, time_range) or None
+        yield dps.Session(ledger, name, **about)
+
+
+def once(
+    question: Any,
+    place: AnswerFile,
+    restored: Callable[[str], A],
+    release: Callable[[], A],
+    dry_run: Callable[[], DryRun],
+) -> A | DryRun:
+    """The answer kept under the question's key, without reading a log; a new one; or its cost."""
+    spec = question.spec
+    before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
+    if before is None:
+        place.require()
+        if spec.dry_run:
+            return dry_run()
+        try:
+            return release()
+        # another process was first: its answer is the answer
+        except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged):
+            before = place.recorded(spec, question.as_data, restored)
+            if before is None:
+                raise
+    if not spec.dry_run:
+        return before
+    paid = (
+        f"nothing more would be charged, because entry {before.charge.entry} covers the answer"
+        " in the file"
+    )
+    return DryRun(before.mechanism, before.mechanism, question.budget, paid=paid)
+
+
+# -- the top k -------------------------------------------------------------------------------------
+
+
+def chosen(question: Question, session: dps.Session | None) -> Choice:
+    """The mechanism of the answer, and how the log is read for it, chosen by public facts.
+
+    Nothing has been read or charged at that time.
+
+    Raises:
+        InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the
+            charge would be another period's.
+    """
+    if session is None:
+        return choose(question)
+    _require_periods(question, session.dataset.window)
+    return choose(question, session.dataset.budget)
+
+
+def run(
+    question: Question,
+    log: object,
+    progress: ProgressCallback | None = None,
+    place: AnswerFile | None = None,
+    *,
+    choice: Choice | None = None,
+) -> Answer:
+    """Choose by public facts, read the log, charge, draw and record.
+
+    Args:
+        log: as for `dpselect.events.read`; or the events within the question's time range, if they
+            have been cut out of it.
+        place: file of the answer; None keeps it nowhere.
+        choice: the mechanism and reading, if already known.
+    """
+    payer = payer_of(question)
+    choice = chosen(question, payer.session) if choice is None else choice
+
+    def answered(drawn: Answer, charged: Charged | None) -> Answer:
+        if charged is None:
+            return drawn
+        # Were two draws that came out alike one claim, a refused one would tell that it had come
+        # out otherwise.
+        about: Any = {"charge": charged.paid, "draw": uuid4().hex}
+        # it is paid and drawn, and kept without what cannot be said of the rest
+        with suppress(acc.AccountingError):
+            about["left"] = charged.left(drawn.mechanism.curve)
+        return replace(drawn, **about)
+
+    place = AnswerFile(None) if place is None else place
+    # what the answer says of its price, before the charge
+    if place.output is not None or payer.session is not None:
+        promise(choice.mechanism, question.budget)
+    answer = payer.release(
+        choice.mechanism, partial(stage, question, choice, log, progress), answered, place
+    )
+    if payer.pay == "curve":
+        return answer
+    # what was given back is counted where the ledger can be read now
+    with suppress(acc.AccountingError):
+        return replace(answer, left=payer.left(answer.mechanism))
+    return answer
+
+
+def run_once(
+    question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None
+) -> Answer | DryRun:
+    """The answer to a question, by `once`. It raises as `run`, and a dry run up to the charge."""
+
+    def dry_run() -> DryRun:
+        payer = payer_of(question)
+        mechanism = chosen(question, payer.session).mechanism
+        source, reading = _source(question, log)
+        # of a bound still to come
+        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))
+        return payer.dry_run(
+            mechanism, mechanism, question.budget, look, kept=place.output is not None
+        )
+
+    return once(
+        question,
+        place,
+        partial(Answer.restored, question),
+        lambda: run(question, log, progress, place),
+        dry_run,
+    )
+
+
+def payer_of(question: Question) -> ChargeTarget:
+    """The session and key that the answer is charged to."""
+    spec, zone = question.spec, question.reading.time_zone
+    label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
+    pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
+    return ChargeTarget.of(
+        spec,
+        label,
+        time_zone=zone,
+        time_range=question.reading.window,
+        pay=pay,
+        asked=question.as_data,
+    )
+
+
+def stage(
+    question: Question,
+    choice: Choice,
+    log: object,
+    progress: ProgressCallback | None,
+    stack: ExitStack,
+) -> Ready[Answer]:
+    """Read the log into the scores of the draw."""
+    read = _read(question, choice, stack, log, progress)
+    choice.mechanism.check(read.scores)
+    used = (
+        (lambda drawn: choice.mechanism.cost_of(drawn.selection))
+        if question.spec.pay_for_what_came_out
+        else None
+    )
+    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, used)
+
+
+def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
+    found = choice.mechanism.select(read.scores)
+    found = found if question.signed else from_0(found)
+    return Answer(
+        question,
+        _named(question, read.integers, found) if choice.cells else found,
+        choice,
+        read.salt,
+    )
+
+
+def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
+    """A selection whose cells are groups and items as in their lists, or integers as in the log."""
+
+    def written(
+        labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str
+    ) -> tuple[Label, ...] | None:
+        known: dict[str, Label] = {str(label): label for label in listed or ()}
+        named = (
+            known.get(str(label), int(label) if role in integers else label)
+            for label in labels or ()
+        )
+        return None if labels is None else tuple(named)
+
+    groups = written(selection.groups, question.reading.groups, "group")
+    found: dict[str, Any] = {
+        "labels": written(selection.labels, question.domain, "item"),
+        "groups": groups,
+    }
+    # a listed group of which nothing was shown
+    if not set(question.reading.groups or ()) <= set(groups or ()):
+        found |= {"complete": False, "reason": REASON}
+    return selection.model_copy(update=found)
+
+
+# -- read ------------------------------------------------------------------------------------------
+
+
+def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
+    """The log, and options for reading it."""
+    reading = question.reading
+    if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
+        whole = {
+            "time": None,
+            "since": None,
+            "until": None,
+            "time_unit": None,
+            "time_format": None,
+            "table": None,
+            "query": None,
+        }
+        return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
+    if question.spec.engine == "spark":
+        return spark.found(str(log), reading)
+    return log, reading
+
+
+@final
+@dataclass(frozen=True)
+class _Read:
+    """Scores, the salt of the contribution bounds, and the roles whose labels are integers."""
+
+    scores: Scores | MechanismInput
+    salt: str | None
+    integers: frozenset[str]
+
+
+def _read(
+    question: Question,
+    choice: Choice,
+    stack: ExitStack,
+    log: object,
+    progress: ProgressCallback | None,
+) -> _Read:
+    """The scores that the mechanism draws from. The engine's resources close with the stack.
+
+    The log is read once. For a second pass its pairs are kept.
+    """
+    pairs = None
+    domain: Sequence[Label] | None = question.domain
+    if domain is not None and choice.cells:
+        domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
+    within = None if choice.clip is None else domain  # users are clipped within the catalog
+    look: Any = {
+        "max_items_per_user": choice.max_items_per_user,
+        "clip": choice.clip,
+        "clip_norm": choice.norm,
+    }
+    look |= {"within": within, "cells": choice.cells}
+    if choice.cells:
+        look["max_groups_per_user"] = None  # one norm holds over all groups
+    if choice.max_items_per_user is not None and question.spec.salt is not None:
+        look["salt"] = question.spec.salt  # of a bound that the default brings, too
+    # Sums that may be negative, and groups, come to this process.
+    in_memory = question.spec.engine == "memory" or (
+        question.spec.engine == "spark" and (question.signed or question.reading.group is not None)
+    )
+    source, reading = _source(question, log)
+    twice = (
+        choice.again is not None
+        or choice.mechanism.counted_again is not None
+        or _weighed_again(question, choice)
+    )
+    counts: EventCounts | GroupCounts | HeldCounts
+    if choice.cells or (twice and reading.group is None):
+        pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
+        counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
+    elif in_memory:
+        counts = events.read(source, reading.model_copy(update=look), progress=progress)
+    else:
+        counts = stack.enter_context(
+            events.hold(source, reading.model_copy(update=look), progress=progress)
+        )
+    scores: Scores | MechanismInput = counts.scores(
+        None if within else domain, relation=question.relation, clip=choice.clip
+    )
+    second = None if pairs is None else _second_look(question, choice, pairs, counts)
+    if second is not None and isinstance(scores, Scores | HeldScores):
+        scores = scores.with_second(second)
+    return _Read(scores, counts.salt, frozenset() if pairs is None else pairs.integers)
+
+
+def _weighed_again(question: Question, choice: Choice) -> bool:
+    """True if the mechanism weighs users' items again.
+
+    Sums of a column are not weighed again, and their scores are reused.
+    """
+    return isinstance(choice.mechanism.selecting, WeighsAgain) and question.reading.value is None
+
+
+def _second_look(
+    question: Question,
+    choice: Choice,
+    log: events.Pairs,
+    first: EventCounts | GroupCounts | HeldCounts,
+) -> SecondLook | None:
+    """Functions that clip users anew within released items and that weigh items, for a second pass.
+
+    They clip to select or to count. None if there is no second pass. `first` has the counts behind
+    the scores.
+    """
+    valued: Any = None if choice.mechanism.counted_again is None else choice.mechanism
+    relation = question.relation
+    weigh = log.second_round(first) if _weighed_again(question, choice) else None
+    if choice.again is None and valued is None and weigh is None:
+        return None
+
+    def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
+        found = log.read(
+            max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels
+        )
+        assert isinstance(found, EventCounts), "groups are looked at once"
+        return found
+
+    def select(labels: Sequence[Label]) -> Scores:
+        return read(labels, choice.again, choice.norm).scores(relation=relation, clip=choice.again)
+
+    def count(labels: Sequence[Label]) -> tuple[Scores, float]:
+        found = read(labels, valued.clip, valued.norm)
+        clipped = found.scores(relation=relation, clip=valued.clip)
+        # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more
+        # than is paid for.
+        lost = int(found.counts.sum()) - int(found.clipped[0].sum()) * found.clips[0].unit
+        return clipped, float(min(lost, MOST_EXACT * found.clips[0].unit))
+
+    again = None if valued is None else count
+    if choice.again is None:
+        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh)
+    return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
+
+
+def _require_periods(question: Question, of: str) -> None:
+    """Refuse to charge the events of some days to the budget of others."""
+    read = question.reading.window
+    if read is None or of == "whole":
+        return
+    if read.since is None or read.until is None:
+        raise InvalidRequest(
+            f"the dataset has a budget for each {of}: give since= and until=, to say which are read"
+        )
+    touched = _touched(of, read)
+    if question.spec.periods and set(question.spec.periods) != set(touched):
+        names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
+        raise InvalidRequest(
+            f"since= and until= read {names}, and period= says otherwise: charge what is read, all"
+            " of it"
+        )
+
+
+def _touched(of: str, read: Window | None) -> tuple[str, ...]:
+    """The periods of a dataset that overlap a time range with two ends, in order."""
+    if of == "whole" or read is None or read.since is None or read.until is None:
+        return ()
+    from accounting.ledger.stored_text import period_of
+
+    return tuple(dict.fromkeys(period_of(of, day) for day in read.days()))  # type: ignore[arg-type]

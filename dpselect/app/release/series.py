@@ -1,0 +1,905 @@
+"""Releases for each period of a log, with a budget each (`ByPeriod`) or one (`over_horizon`)."""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, time
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, final
+
+import accounting as acc
+import dpselect as dps
+from accounting.address import masked, without_password
+from accounting.errors import OutputError
+from accounting.remaining import in_all_in_words
+from dpselect import events
+from dpselect.app.continual import Horizon, Period
+from dpselect.app.continual.horizon import of_pairs
+from dpselect.app.continual.horizon import open as open_horizon
+from dpselect.app.continual.state import State as HorizonState
+from dpselect.app.events import ProgressCallback, Reading
+from dpselect.app.events.rows import PeriodEvents
+from dpselect.app.events.staging import split
+from dpselect.app.events.time_window import periods
+from dpselect.app.release.answer import (
+    TABLES,
+    UNRECORDED,
+    Answer,
+    AnswerFile,
+    DryRun,
+    as_json,
+    from_0,
+    group_head,
+    html_table,
+    plain_data,
+    promise,
+    rescued,
+)
+from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.question import Question
+from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
+from dpselect.app.spec.continual_spec import KeptFields
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
+from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, ContinualTopK, HorizonClip
+from dpselect.plan.default import Choice
+from dpselect.selection import Label, Tabled
+
+if TYPE_CHECKING:
+    from accounting.ledger.request import Chargeable
+
+PLACE = "{period}"  # in the name of the files that keep the answers
+State = Literal["released", "recorded", "lost", "waiting"]
+"""State of a period: released now, recorded before, lost or waiting.
+
+A lost answer was released but is not in its file, and is not drawn again. A waiting period was not
+charged, because noise alone explains the first answer.
+"""
+Named = Sequence[tuple[str, datetime, datetime]]
+"""Named periods with their start and end."""
+
+
+# -- what was released -----------------------------------------------------------------------------
+
+
+class _OfPeriods(Tabled):
+    """Releases of several periods as one table."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each item: period, group if there are groups, rank, item, and number."""
+
+    @property
+    @abstractmethod
+    def heads(self) -> tuple[str, ...]:
+        """The columns of `rows`."""
+
+    @property
+    def items(self) -> tuple[Label, ...]:
+        """The released items, period after period."""
+        return tuple(row["item"] for row in self.rows)
+
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """The columns of `rows`. Items are integers if all of them are, and otherwise text."""
+        rows = self.rows
+        columns = {name: tuple(row[name] for row in rows) for name in self.heads}
+        whole = all(isinstance(item, int) for item in columns["item"])
+        return columns if whole else columns | {"item": tuple(map(str, columns["item"]))}
+
+
+@final
+@dataclass(frozen=True)
+class InAll:
+    """The total privacy cost to a user who is in every period of a dataset.
+
+    Attributes:
+        periods: number of periods.
+        epsilon: the total epsilon, or None if none is stated.
+    """
+
+    periods: int
+    epsilon: float | None
+    delta: float | None
+    words: str
+
+    @classmethod
+    def of(
+        cls,
+        ledger: acc.Ledger,
+        dataset: acc.ledger.Dataset,
+        item: Chargeable | None = None,
+        todo: Sequence[str] = (),
+    ) -> Self:
+        """The total cost of the ledger's charges, and of charging an item to some more periods.
+
+        Raises:
+            BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
+        """
+        # Where all periods are charged, and some only have to be drawn, nothing is added up for
+        # them.
+        epsilon, delta = (
+            ledger.in_all(dataset.name, item, todo) if todo else ledger.in_all(dataset.name)
+        )
+        many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
+        words = in_all_in_words(epsilon, delta, many, dataset.window)
+        return (
+            cls(many, epsilon, delta, words)
+            if math.isfinite(epsilon)
+            else cls(many, None, None, words)
+        )
+
+
+@final
+@dataclass(frozen=True)
+class PeriodRelease:
+    """A period's name, its state, the file of its answer, and the answer if there is one."""
+
+    name: str
+    state: State
+    output: Path
+    answer: Answer | None
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Series(_OfPeriods):
+    """A release for each period, each charged to that period's own budget.
+
+    Attributes:
+        releases: the releases of all periods, in order.
+        in_all: total cost to a user who is in every charged period. Each period has a budget of its
+            own, and these add up.
+    """
+
+    releases: tuple[PeriodRelease, ...]
+    in_all: InAll
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        """Answers by the names of periods, without periods that are lost or waiting."""
+        return {one.name: one.answer for one in self.releases if one.answer is not None}
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Periods that were released and whose answer is not in its file."""
+        return tuple(one.name for one in self.releases if one.state == "lost")
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Periods that were not charged, because noise alone explains the first answer."""
+        return tuple(one.name for one in self.releases if one.state == "waiting")
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains every answer, by `Answer.explained_by_noise`."""
+        return bool(self.answers) and all(
+            answer.explained_by_noise for answer in self.answers.values()
+        )
+
+    @property
+    def cautions(self) -> list[str]:
+        """Warnings about the answers as a whole."""
+        waiting = self.waiting
+        rest = (
+            f"; {len(waiting):,} further periods were not charged: state go_on= to release them"
+            if waiting
+            else ""
+        )
+        return [HARDLY_ANY + rest] if self.explained_by_noise else []
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each item: its period, and the columns of `Answer.columns`."""
+        found = []
+        for name, answer in self.answers.items():
+            held = answer.columns()
+            found += [
+                {"period": name, **dict(zip(held, row, strict=True))}
+                for row in zip(*held.values(), strict=True)
+            ]
+        return found
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(self.rows[0]) if self.rows else ("period", "rank", "item")
+
+    @property
+    def values(self) -> tuple[float, ...] | None:
+        """Noisy scores of the items; None if no scores are released."""
+        found = [answer.values for answer in self.answers.values()]
+        return None if None in found else tuple(value for values in found for value in values or ())
+
+    def lines(self) -> list[str]:
+        """The states of the periods and the cost, in words."""
+        return [
+            *(f"{one.name}: {one.state}, {one.output}" for one in self.releases),
+            self.in_all.words,
+            *self.cautions,
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class HorizonAnswer(_OfPeriods):
+    """The answer of a horizon: all of its releases so far.
+
+    Attributes:
+        key: key of the charge.
+        state: file of the private state.
+        periods_left: number of periods that can still be closed.
+        released: the release of each closed period.
+        left: the rest of the dataset's budget, in words; None without a ledger.
+        names: names of the periods; None for their numbers.
+        group: name of the column of groups.
+        question: the question, as plain data.
+        files: in a file, the hashes of the table beside it, and before that of the one in whose
+            place it was written.
+    """
+
+    mechanism: ContinualTopK
+    key: str
+    state: str
+    periods_left: int
+    released: tuple[Period, ...]
+    left: str | None
+    names: tuple[str, ...] | None = None
+    group: str = "group"
+    question: dict[str, Any] | None = None
+    files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.mechanism.counts is not None:
+            shown = tuple(replace(one, selection=from_0(one.selection)) for one in self.released)
+            object.__setattr__(self, "released", shown)
+
+    @classmethod
+    def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
+        """The answer with all releases of a horizon, or some. `about` has further attributes."""
+        shown = tuple(horizon.released() if released is None else released)
+        return cls(
+            horizon.mechanism,
+            horizon.key,
+            without_password(horizon.state),
+            horizon.periods_left,
+            shown,
+            horizon.left,
+            **about,
+        )
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each item: period, group, rank, item, and `users` with ends, or a `score`.
+
+        `users` is there if users are counted. It estimates the number of users who have the item,
+        except those with more released items than count, with an interval from `low` to `high`.
+        With 95% probability all intervals of all periods hold (Theorem T10). If users count in
+        part, at least `low` of them have the item, and `high` is None. A `score` is a sum of
+        weights, and counts nothing.
+        """
+        mechanism, rows = self.mechanism, list[dict[str, Any]]()
+        for one in self.released:
+            held = one.selection.columns()
+            margin = mechanism.margin(one.number, max(1, len(held["value"])))
+            for place, value in enumerate(held["value"]):
+                row: dict[str, Any] = {
+                    "period": one.number if self.names is None else self.names[one.number - 1]
+                }
+                row |= {self.group: held["group"][place]} if "group" in held else {}
+                row |= {"rank": held["rank"][place], "item": held["item"][place]}
+                if mechanism.counts is None:
+                    row["score"] = value
+                else:
+                    high = None if mechanism.in_part else value + margin
+                    row |= {"users": value, "low": max(0.0, value - margin), "high": high}
+                rows.append(row)
+        return rows
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains every period, by `Answer.explained_by_noise`."""
+        return bool(self.released) and all(map(self._explained, self.released))
+
+    @property
+    def cautions(self) -> list[str]:
+        """Warnings about the answers as a whole."""
+        return [HARDLY_ANY] if self.explained_by_noise else []
+
+    @property
+    def notes(self) -> list[str]:
+        """Warnings about the answers, and about a missing ledger."""
+        return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
+
+    def _explained(self, one: Period) -> bool:
+        mechanism = self.mechanism
+        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
+        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+
+    @property
+    def values(self) -> tuple[float, ...] | None:
+        """Estimated numbers of users, or scores, of the items."""
+        return tuple(row["users"] if "users" in row else row["score"] for row in self.rows)
+
+    def as_data(self) -> dict[str, Any]:
+        """The answer as plain data, with `rows` and the guarantee for the whole horizon."""
+        mechanism, names = self.mechanism, self.names
+        stated = promise(mechanism, of_horizon(mechanism))
+        return {
+            "dpselect": dps.__version__,
+            "question": self.question,
+            "horizon": {
+                "key": self.key,
+                "state": self.state,
+                "periods": mechanism.periods,
+                "periods_left": self.periods_left,
+            },
+            "count": mechanism.count,
+            "window": mechanism.window,
+            "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
+            "budget": self.left,
+            "mechanism": plain_data(mechanism),
+            "intervals": self._intervals,
+            "released": [
+                {
+                    "period": one.number,
+                    "name": None if names is None else names[one.number - 1],
+                    "deviation": (
+                        float(mechanism.deviations[one.number - 1])
+                        if mechanism.counts is None
+                        else mechanism.counts.scale
+                    ),
+                    "explained_by_noise": self._explained(one),
+                    "selection": plain_data(one.selection),
+                }
+                for one in self.released
+            ],
+            "table": self.rows,
+            "notes": self.notes,
+            **({"files": list(self.files)} if self.files else {}),
+        }
+
+    @property
+    def _intervals(self) -> dict[str, Any] | None:
+        """Meaning of the ends in `rows`; None if scores count nothing."""
+        if self.mechanism.counts is None:
+            return None
+        part = self.mechanism.in_part
+        words = (
+            f"with 95% probability, all {'lower bounds' if part else 'intervals'} shown hold at the"
+            " same time, in all periods of the series"
+        )
+        return {"confidence": 0.95, "at_least": part, "in_words": words}
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        group = (self.group,) if self.mechanism.grouped else ()
+        shown = ("score",) if self._intervals is None else ("users", "low", "high")
+        return ("period", *group, "rank", "item", *shown)
+
+    def lines(self) -> list[str]:
+        """Text on the rest of the horizon, the guarantee, the cost and the warnings."""
+        mechanism = self.mechanism
+        stated = promise(mechanism, of_horizon(mechanism))
+        stands = (
+            f"horizon {self.key}, state {self.state}: {self.periods_left:,} of"
+            f" {mechanism.periods:,} periods left"
+        )
+        return [
+            stands,
+            stated.in_words,
+            f"Risk: {stated.risk_in_words}.",
+            *self.notes,
+            *([self.left] if self.left else []),
+        ]
+
+    def __repr__(self) -> str:
+        start = f"HorizonAnswer: {len(self.released):,} periods with {len(self.rows):,} items"
+        return "\n".join(map(printable, [start, *(f"  {line}" for line in self.lines())]))
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns(), self.lines())
+
+    def to_html(self, title: str | None = None) -> str:
+        """Return a page: the last period's list of each group, its items over time with their
+        intervals, and the whole table.
+
+        Args:
+            title: Heading of the page. None makes one of the question and the key.
+        """
+        from dpselect.app.release.series_page import page  # jinja2, which other answers do without
+
+        around = self._intervals
+        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
+        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
+        stated = promise(self.mechanism, of_horizon(self.mechanism))
+        facts = [
+            ("In words", stated.in_words),
+            ("Risk", stated.risk_in_words),
+            *([("Budget", self.left)] if self.left else []),
+        ]
+        made = (
+            f"The top {self.mechanism.k}"
+            + (f" of each {self.group}" if self.mechanism.grouped else "")
+            + f", {self.key}"
+        )
+        return page(
+            self.rows,
+            self.heads,
+            periods=[
+                one.number if self.names is None else self.names[one.number - 1]
+                for one in self.released
+            ],
+            k=self.mechanism.k,
+            csv=TABLES[".csv"](self, defused=True),
+            title=made if title is None else title,
+            number="score" if around is None else "users",
+            facts=facts,
+            bands=bands,
+        )
+
+
+def horizon_file(spec: KeptFields) -> AnswerFile:
+    """File that keeps the releases of a horizon, as JSON, a page or a table."""
+    page = partial(HorizonAnswer.to_html, title=spec.title)
+    return AnswerFile.of(spec, texts={".json": as_json, ".html": page})
+
+
+@final
+@dataclass(frozen=True)
+class KeptHorizon:
+    """The file of a horizon's answer, which later calls of the same question renew.
+
+    Attributes:
+        place: the file.
+        question: the question, as plain data.
+        state: the file of the horizon's state, which has every answer.
+        held: the plain data of the answer in the file, if it answers the same question.
+    """
+
+    place: AnswerFile
+    question: dict[str, Any]
+    state: Path
+    held: dict[str, Any] | None
+
+    @classmethod
+    def of(cls, place: AnswerFile, question: dict[str, Any], state: Path) -> Self:
+        """Look for the answer, before anything is read, reserved or charged.
+
+        Raises:
+            InvalidRequest, OutputRefused: as for `AnswerFile.held`.
+        """
+        held = place.held(question)
+        if held is not None and not state.exists():
+            place.require()  # a file without its state is in the way: nothing could go on with it
+        return cls(place, question, state, held)
+
+    def written(self, answer: HorizonAnswer) -> HorizonAnswer:
+        """The answer, after writing it to its file.
+
+        The file's contents must equal the state's answers, or the first of them.
+
+        One call at a time does so, under the state's lock. Of calls that overlap, the one that has
+        released more stays in the file, whichever comes last.
+        """
+        if self.place.output is None:
+            return answer
+        try:
+            with HorizonState.opened(self.state) as state:
+                held = self.place.held(self.question)
+                released = json.loads(as_json(answer))["released"]
+                known = [] if held is None else held["released"]
+                more = len(released) < len(known) <= len(state.closed())
+                if more and known[: len(released)] == released:
+                    return answer
+                if known != released[: len(known)]:
+                    self.place.require()
+                self.place.renew(answer, held)
+        except (OutputError, HorizonUnavailable) as error:
+            error.add_note(
+                Note(
+                    f"what was released is kept in state={masked(self.state)}, and the same call"
+                    " gives it again"
+                )
+            )
+            raise
+        return answer
+
+
+# -- what is asked of several periods --------------------------------------------------------------
+
+
+def series_of(
+    question: Question,
+    source: object,
+    place: AnswerFile,
+    progress: ProgressCallback | None = None,
+    unkept: Callable[[AnswerFile, Answer], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Series | DryRun:
+    """Release the periods of a question with `every`, or report their charge as a `DryRun`.
+
+    Args:
+        source: as for `dpselect.events.read`.
+        place: file of the answers, with `PLACE` for the period.
+        progress: called with the number of finished periods, and of all periods.
+        unkept, announce: as for `ByPeriod`.
+
+    Raises:
+        InvalidRequest: an option is not for a series, or one is missing.
+    """
+    spec, window = question.spec, question.reading.window
+    needs = ("time", "since", "until", "key", "ledger", "dataset")
+    if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
+        raise InvalidRequest(
+            f"every= needs {', '.join(missing)}: the periods must be public, and each is charged"
+            " once"
+        )
+    if spec.engine != "memory":
+        raise InvalidRequest(
+            f"every= counts in memory, a period at a time: leave out engine={spec.engine}"
+        )
+    assert spec.every is not None
+    assert window is not None, "there is a column of times"
+    named = list(periods(window, spec.every, partial=spec.partial_last))
+    with spec.opened() as ledger:
+        by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
+        return by_period.priced() if spec.dry_run else by_period.released(progress)
+
+
+# -- a charge for each period ----------------------------------------------------------------------
+
+
+@final
+class ByPeriod:
+    """Periods that are each charged to their own budget, under the key KEY:PERIOD.
+
+    Released periods stay as they are. Each period is answered by itself, as if it were the only
+    one. `dpselect.continual` is for periods that share their noise.
+
+    Args:
+        unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to
+            a file of its own.
+        announce: called with the planned releases and their total cost, before anything is read.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        source: object,
+        named: Named,
+        place: AnswerFile,
+        ledger: acc.Ledger,
+        unkept: Callable[[AnswerFile, Answer], None] | None = None,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        spec, output, every = question.spec, place.output, question.spec.every
+        if spec.periods:
+            raise InvalidRequest("period= is named by every=: leave it out")
+        if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
+            raise InvalidRequest(
+                f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each"
+                " period"
+            )
+        self._question, self._source, self._ledger = question, source, ledger
+        self._dataset = ledger.dataset(str(spec.dataset))
+        self._unkept, self._announce = unkept, announce
+        if self._dataset.window != every:
+            has = (
+                "one budget for all rows"
+                if self._dataset.window == "whole"
+                else f"a budget for each {self._dataset.window}"
+            )
+            raise InvalidRequest(
+                f"every={every} charges each {every} to its own budget, and"
+                f" dataset={self._dataset.name} has {has}: declare one with `dpselect ledger init"
+                f" --window {every}`, or use `dpselect continual run`, with one budget for all of"
+                " them"
+            )
+        self._cut = partial(split, source, question.reading, named)
+        self._asked: dict[str, tuple[Question, AnswerFile]] = {}
+        self._done: dict[str, PeriodRelease] = {}
+        # charged, and nothing was released of them: they are drawn under their charge
+        self._begun = set[str]()
+        for name, start, end in named:
+            alone = question.reading.model_copy(
+                update={"since": _written(start), "until": _written(end)}
+            )
+            of_period = spec.model_copy(
+                update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger}
+            )
+            asked = replace(question, reading=alone, spec=of_period)
+            file = output.with_name(output.name.replace(PLACE, name))
+            own = replace(place, output=file)
+            self._asked[name] = asked, own
+            if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
+                # Finding an answer restores its table and its record, and a dry run writes nothing.
+                found = (
+                    None
+                    if spec.dry_run
+                    else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
+                )
+                if found is None and charge.state in ("reserved", "committed"):
+                    self._begun.add(name)
+                else:
+                    self._done[name] = PeriodRelease(
+                        name, "lost" if found is None else "recorded", file, found
+                    )
+
+    @property
+    def _left(self) -> list[str]:
+        return [name for name in self._asked if name not in self._done]
+
+    @property
+    def _uncharged(self) -> list[str]:
+        return [name for name in self._left if name not in self._begun]
+
+    def released(self, progress: ProgressCallback | None = None) -> Series:
+        """Release the remaining periods, in order, after all checks without the log. Return all.
+
+        Without `go_on` it stops before the second charge if noise alone explains the first answer.
+        """
+        if (pending := self._left) and not self._is_quiet:
+            in_all = self._in_all()
+            if self._announce is not None:
+                self._announce(
+                    f"to be released, {len(pending):,} of {len(self._asked):,} periods:"
+                    f" {in_all.words}"
+                )
+            for name in pending:
+                question, place = self._asked[name]
+                place.require()
+                payer_of(question).require(self._choice.mechanism, kept=True)
+            with self._cut() as parts:
+                for number, name in enumerate(pending):
+                    if progress is not None:
+                        progress(number, len(pending))
+                    self._release(name, parts[name])
+                    if self._is_quiet:
+                        break
+        for name in self._left:
+            output = self._asked[name][1].output
+            assert output is not None
+            self._done[name] = PeriodRelease(name, "waiting", output, None)
+        return Series(
+            tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset)
+        )
+
+    @property
+    def _is_quiet(self) -> bool:
+        """True if noise alone explains the only answer so far and `go_on` is not stated."""
+        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
+
+    def _release(self, name: str, part: PeriodEvents) -> None:
+        question, place = self._asked[name]
+        try:
+            answer = run(question, part, place=place, choice=self._choice)
+        except BaseException as error:
+            if done := [one.name for one in self._done.values() if one.state == "released"]:
+                error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
+            raise
+        if place.failure is not None:
+            if self._unkept is not None:
+                self._unkept(place, answer)
+            where = (
+                rescued(answer)
+                if place.lies is None
+                else f"the answer lies in {masked(place.lies)}"
+            )
+            raise OutputError(f"{place.failure}; {where}")
+        assert place.output is not None
+        self._done[name] = PeriodRelease(name, "released", place.output, answer)
+
+    def priced(self) -> DryRun:
+        """The charge of `released` to each remaining period, as of `ChargeTarget.dry_run`."""
+        pending = self._left
+        if not pending:
+            raise InvalidRequest(
+                "all periods are charged already. Leave dry_run= out to see their states, which"
+                " costs nothing"
+            )
+        for name in pending:
+            self._asked[name][1].require()
+        events.require_columns(self._source, self._question.reading)
+        mechanism, left = self._choice.mechanism, list[str]()
+        for name in pending:
+            found = payer_of(self._asked[name][0]).dry_run(
+                mechanism, mechanism, self._question.budget, kept=True
+            )
+            left += [f"{name}: {words}" for words in found.left]
+        in_all = f"once all of them are charged, {self._in_all().words}"
+        return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
+
+    def _in_all(self) -> InAll:
+        """The total cost to one user once all periods are charged.
+
+        Raises:
+            BudgetExceeded: as for `InAll.of`.
+        """
+        return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
+
+    @cached_property
+    def _choice(self) -> Choice:
+        """The mechanism of all periods, chosen once by public facts."""
+        question, _ = self._asked[self._left[0]]
+        return chosen(question, payer_of(question).session)
+
+
+def _written(moment: datetime) -> str:
+    """The date if the moment begins a day, as all ends of periods but a last one cut short do."""
+    return (
+        f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
+    )
+
+
+# -- one price for all periods ---------------------------------------------------------------------
+
+
+def over_horizon(
+    session: dps.Session | None,
+    source: Any,
+    reading: Reading,
+    named: Named,
+    budget: acc.Budget,
+    settings: dict[str, Any],
+    opens: dict[str, Any],
+    *,
+    ended: int,
+    dry_run: bool,
+    question: dict[str, Any] | None = None,
+) -> HorizonAnswer | DryRun:
+    """Release periods with one budget, reserved once the log is read, committed by the first.
+
+    Closed periods are answered from the state, whatever the log is now. The log is read for periods
+    that have ended and are open, if there are any. Rows that came late for a closed period are in
+    none.
+
+    Args:
+        session: the session to charge; None charges nothing.
+        named: all periods that the question names.
+        budget: budget of all of them.
+        settings: fields of the mechanism, and other arguments of `horizon_mechanism`; `periods` may
+            be None, for the named ones.
+        opens: arguments of `dpselect.continual.open` for the horizon.
+        ended: number of the named periods that are closed afterwards, at least.
+        question: the question, as plain data.
+
+    Raises:
+        InvalidRequest: no period has ended.
+        HorizonError, KeyConflict: the horizon cannot be opened or continued with these options.
+    """
+    if settings["with_counts"] and settings.get("items_per_period") is None:
+        settings = {**settings, "items_per_period": reading.max_items_per_user}
+        reading = reading.model_copy(update={"max_items_per_user": None})
+    declared, grouped = settings["periods"] or len(named), reading.group is not None
+    if declared < len(named):
+        raise InvalidRequest(
+            f"periods={declared} is fewer than the {len(named)} periods from since= to until=:"
+            " declare at least as many, or none"
+        )
+    lists = {name: opens[name] for name in ("domain", "groups")}
+    mechanism = horizon_mechanism(
+        budget, **{**settings, **lists, "periods": declared, "grouped": grouped}
+    )
+    reading = of_pairs(reading, grouped=grouped)
+
+    def opened(**more: Any) -> Horizon:
+        try:
+            return open_horizon(session, mechanism, **opens, **more)
+        except HorizonError as error:
+            if error.field == "periods" and settings["periods"] is None:
+                error.add_note(Note(_END_OF_SERIES))
+            raise
+
+    if dry_run:
+        return dry_close(
+            session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
+        )
+    if not ended:
+        raise InvalidRequest(
+            "no period has ended by up_to=, which is now unless it is stated: the first ends at"
+            f" {_written(named[0][2])}, so run the same call after that"
+        )
+    readings = [
+        reading.model_copy(update={"since": _written(start), "until": _written(end)})
+        for _, start, end in named
+    ]
+    closed = 0
+    if Path(opens["state"]).exists():
+        horizon = opened()
+        closed = horizon.count_closed(readings)
+    if closed < ended:
+        with split(source, reading, named[closed:ended]) as parts:
+            horizon = opened()
+            for number, (name, *_) in enumerate(named[closed:ended], closed + 1):
+                horizon.close(number, parts[name], readings[number - 1])
+    about: Any = {
+        "names": tuple(name for name, *_ in named),
+        "group": group_head(reading.group),
+        "question": question,
+    }
+    return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+
+
+_END_OF_SERIES = (
+    "without periods= they are those from since= to until=. Keep until= at the end of the whole"
+    " series, and state up_to= for how far this run closes"
+)
+
+
+def horizon_mechanism(
+    budget: acc.Budget,
+    *,
+    domain: Sequence[Label] | None,
+    groups: Sequence[Label] | None,
+    with_counts: bool,
+    users: HorizonClip | None = None,
+    items_per_period: int | None = None,
+    **settings: Any,
+) -> ContinualTopK:
+    """The mechanism that releases at the end of every period, fitted to the budget.
+
+    Args:
+        domain, groups: public lists.
+        with_counts: True to count users beside the items, each for `items_per_period` of the
+            released ones.
+        users: contribution bounds otherwise.
+        settings: fields of the mechanism.
+
+    Raises:
+        InvalidMechanism, CalibrationError: as for `ContinualTopK.fitted`.
+    """
+    counted = items_per_period or ITEMS_PER_PERIOD if with_counts else None
+    listed = None if domain is None else len(domain) * (1 if groups is None else len(groups))
+    about: Any = {
+        "unknown": domain is None,
+        "counted": counted,
+        "users": users or HorizonClip(),
+        "candidates": listed,
+    }
+    return ContinualTopK.fitted(budget, **about, **settings)
+
+
+def dry_close(
+    session: dps.Session | None,
+    horizon: Horizon,
+    budget: acc.Budget | None = None,
+    look: Callable[[], object] = lambda: None,
+) -> DryRun:
+    """The charge of a horizon, or a statement that it is charged already, as a `DryRun`.
+
+    Args:
+        budget: the budget if it was stated.
+        look: checks the header or schema of the log.
+    """
+    key, mechanism = horizon.key, horizon.mechanism
+    kept = {"key": key, "state": without_password(horizon.state)}
+    payer, stated = ChargeTarget(session, key), budget or of_horizon(mechanism)
+    held = None if session is None else session.ledger.find(session.dataset.name, key)
+    if held is None:
+        return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
+    if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
+        raise acc.ledger.KeyConflict(
+            f"key={key!r} was charged for something else (entry {held.seq}). Use the options with"
+            " which the horizon was opened, which charges nothing more, or a new key for another"
+            " horizon"
+        )
+    look()
+    left = payer.left(mechanism)
+    paid = f"nothing more would be charged, because entry {held.seq} has {held.state} it"
+    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
+
+
+def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
+    """A budget with the delta at which a horizon's guarantee is stated.
+
+    The delta is a customary one, with room for failures.
+    """
+    return acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3))

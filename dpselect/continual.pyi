@@ -1,0 +1,1 @@
+from dpselect.app.continual import *  # noqa: F403

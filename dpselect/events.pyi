@@ -1,0 +1,1 @@
+from dpselect.app.events import *  # noqa: F403

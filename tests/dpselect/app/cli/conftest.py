@@ -1,0 +1,57 @@
+"""A log whose winner is beyond doubt, and the ways to run a command on it."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dpselect.app.cli import app
+
+# 'hit' has 613 users, 'fair' 419 and 'rare' 1: with 613 users in all and every pair twice there are
+# 2066 rows.
+COUNTS = {"hit": 613, "fair": 419, "rare": 1}
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run `dpselect` with these arguments."""
+
+    def invoke(*arguments: object) -> Result:
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A CSV log with columns person, shop and note."""
+    path = tmp_path / "log.csv"
+    with path.open("w", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["person", "shop", "note"])
+        for item, count in COUNTS.items():
+            rows.writerows((f"u{user}", item, "x") for user in range(count) for _ in range(2))
+    return path
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Path:
+    """A public catalog of four shops, one of which nobody touched."""
+    path = tmp_path / "shops.csv"
+    path.write_text("shop,town\nhit,A\nfair,B\nrare,A\nnever,C\n")
+    return path
+
+
+@pytest.fixture
+def ask(run: Run, log: Path) -> Run:
+    """Run `dpselect topk` on the log with these further arguments."""
+
+    def invoke(*arguments: object) -> Result:
+        return run("topk", log, "--user", "person", "--item", "shop", *arguments)
+
+    return invoke

@@ -1,0 +1,565 @@
+"""Files as people have them: what is said about a file is one set of options, and the same events
+give the same counts.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import itertools
+import json
+import re
+import sqlite3
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import event_oracle
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dpselect as dps
+from dpselect import events
+from dpselect.app.events import log_check
+from dpselect.app.events.file_options import normalized
+from dpselect.errors import EventLogError
+
+PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
+COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
+COLUMNS = {"user": "user_id", "item": "item_id"}
+CASES = Path(__file__).parents[5] / "shared" / "cases"
+
+
+def counted(source: Any, **options: Any) -> dict[Any, int]:
+    return event_oracle.counted(source, **{**COLUMNS, **options})
+
+
+def text(delimiter: str, *, quote: str = '"', end: str = "\n") -> str:
+    rows = [("user_id", "item_id"), *PAIRS]
+    lines = [
+        delimiter.join(f"{quote}{field}{quote}" if delimiter in field else field for field in row)
+        for row in rows
+    ]
+    return end.join(lines) + end
+
+
+@pytest.mark.parametrize("delimiter", [";", "|", "\t", "::"])
+def test_a_header_tells_the_delimiter(delimiter: str, tmp_path: Path) -> None:
+    """Where all columns that are asked for are named under one delimiter alone, it is that one; or
+    it is stated.
+    """
+    path = tmp_path / "log.csv"
+    path.write_text("\ufeff" + text(delimiter, end="\r\n"), encoding="utf-8")
+    assert counted(path) == counted(path, delimiter=delimiter) == COUNTS
+    with pytest.raises(EventLogError, match=r"split at ','") as caught:
+        counted(path, delimiter=",")
+    assert "naïve" not in str(caught.value)
+    positions = tmp_path / "bare.dat"
+    positions.write_text(text(delimiter).split("\n", 1)[1], encoding="utf-8")
+    assert counted(positions, user=1, item=2, delimiter=delimiter) == COUNTS
+    with pytest.raises(
+        EventLogError, match=r"split at ','.* has 1 columns|is not a column of .*split at ','"
+    ):
+        counted(positions, user=1, item=3)
+
+
+def test_a_header_that_two_delimiters_fit_is_not_guessed(tmp_path: Path) -> None:
+    """With one name alone two delimiters may show it: then one is stated."""
+    path = tmp_path / "log.csv"
+    path.write_text("a;user_id;item_id|b\n1;u;x|2\n")
+    with pytest.raises(EventLogError, match="delimiter="):
+        counted(path)
+
+
+@pytest.mark.parametrize("option", ["table", "query", "delimiter", "encoding"])
+def test_auto_is_the_name_of_a_format_alone(option: str, tmp_path: Path) -> None:
+    """Of any other option it is text like other text, which says nothing about this source and is
+    refused.
+    """
+    table = pd.DataFrame({"u": ["a", "b"], "i": ["x", "y"]})
+    asked: Any = {option: "utf-8" if option == "encoding" else "auto"}
+    with pytest.raises(EventLogError, match=f"{option}="):
+        dps.events.read(table, user="u", item="i", **asked)
+
+
+@pytest.mark.parametrize("lines", [0, 3, 40_000])
+@pytest.mark.parametrize("foot", ["\nSource: office; table 3", "Total", "\n\nx;y;z"])
+def test_a_footnote_is_no_event(lines: int, foot: str, tmp_path: Path) -> None:
+    """Text below a blank line, or a row of another number of fields, is refused wherever a block of
+    bytes ends: with its line, which counts rows, by the check alone.
+    """
+    path = tmp_path / "log.csv"
+    path.write_bytes((text(";") + "u9;naïve\n" * lines + foot).encode())
+    number = 6 + lines + 1 + foot.count("\n")
+    with pytest.raises(EventLogError, match="footnote") as caught:
+        counted(path)
+    assert str(number) not in str(caught.value).replace(str(path), "")
+    with pytest.raises(EventLogError, match=rf"line {number}\).*footnote"):
+        log_check.check(path, events.Reading(**COLUMNS))
+
+
+def test_quotes_encodings_and_nulls(tmp_path: Path) -> None:
+    """Another quote, another encoding, and texts that stand for a missing label."""
+    path = tmp_path / "log.csv"
+    path.write_text(text(",", quote="'"), encoding="cp1252")
+    assert counted(path, quote="'", encoding="cp1252") == COUNTS
+    with pytest.raises(EventLogError, match="encoding="):
+        counted(path, quote="'")
+    path.write_text(text(","), encoding="utf-16")
+    assert counted(path, encoding="utf-16") == COUNTS
+    with pytest.raises(EventLogError, match="say encoding='utf-16'"):
+        counted(path)
+    path.write_text(text(",") + "NULL,naïve\nu9,\\N\nu9,N/A\n", encoding="utf-8")
+    assert counted(path, null=["NULL", "\\N", "N/A"]) == COUNTS
+    assert counted(path)["N/A"] == 1
+    found = events.read(path, **COLUMNS, null=["NULL", "\\N", "N/A"])
+    assert (found.report.rows_without_user, found.report.rows_without_item) == (1, 2)
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
+def test_what_is_not_packed_as_its_name_says_is_refused(suffix: str, tmp_path: Path) -> None:
+    """A packed file is unpacked whole or not at all."""
+    (tmp_path / f"log.csv{suffix}").write_bytes(b"u,i\n1,2\n")
+    with pytest.raises(EventLogError, match="not a whole"):
+        counted(tmp_path / f"log.csv{suffix}")
+
+
+def test_a_workbook_of_several_sheets_is_refused(tmp_path: Path) -> None:
+    """Which of them holds the table, nobody said."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(("user_id", "item_id"))
+    book.create_sheet("more")
+    book.save(tmp_path / "two.xlsx")
+    with pytest.raises(EventLogError, match="several sheets"):
+        counted(tmp_path / "two.xlsx")
+
+
+def test_rows_beyond_the_size_that_a_workbook_states_are_read(tmp_path: Path) -> None:
+    """A tool that appends rows may leave the sheet's stated size as it was: none of them is
+    dropped, no cell is missing.
+    """
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("user_id", "item_id", "note"), *PAIRS]:
+        book.active.append(row)
+    book.save(tmp_path / "log.xlsx")
+    with (
+        zipfile.ZipFile(tmp_path / "log.xlsx") as whole,
+        zipfile.ZipFile(tmp_path / "appended.xlsx", "w") as changed,
+    ):
+        for name in whole.namelist():
+            held = whole.read(name)
+            changed.writestr(
+                name, re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C2"', held)
+            )
+    assert counted(tmp_path / "appended.xlsx") == COUNTS
+
+
+BASKETS = {
+    "u1": ["naïve"],
+    "u2": ["naïve", "café", "naïve"],
+    "u3": ["a,b", "naïve"],
+    "u4": [],
+    "u5": None,
+}
+
+
+def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
+    """In JSON lines, Parquet, Arrow and frames; an empty list is an event without an item."""
+    rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "log.parquet")
+    frame = pd.DataFrame(rows)
+    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, frame):
+        found = events.read(source, **COLUMNS)
+        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == COUNTS
+        assert (found.report.rows, found.report.rows_without_item) == (8, 2)
+    (tmp_path / "log.csv").write_text(
+        "user_id,item_id\n"
+        + "".join(f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items())
+    )
+    assert counted(tmp_path / "log.csv", split="|") == COUNTS
+
+
+@pytest.mark.slow
+def test_dotted_paths(tmp_path: Path) -> None:
+    """Fields within a column are named with dots, also through lists; a column of that very name
+    comes first.
+    """
+    rows: list[Any] = [
+        {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}}
+        for user, items in BASKETS.items()
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, tmp_path / "log.parquet")
+    asked = {"user": "event.user.id", "item": "event.basket.sku"}
+    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, pd.DataFrame(rows)):
+        assert counted(source, **asked) == COUNTS
+    with pytest.raises(EventLogError, match="no field 'name' within"):
+        counted(table, user="event.user.name", item="event.basket.sku")
+    flat = pa.table({"event.user": ["u1"], "i": ["x"], "event": pa.array([{"user": "other"}])})
+    assert counted(flat, user="event.user", item="i") == {"x": 1}
+
+
+def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) -> None:
+    """Typed labels beyond 64 bits are compared by all their digits; fractions are refused, with
+    what to do.
+    """
+    items = pa.array([2**100, 2**100 + 1, 2**100], pa.decimal128(38))
+    wide = pa.table({"user_id": pa.array([1, 2, 2**63], pa.uint64()), "item_id": items})
+    pq.write_table(wide, tmp_path / "log.parquet")
+    for source in (wide, tmp_path / "log.parquet"):
+        assert counted(source) == {str(2**100): 2, str(2**100 + 1): 1}
+    objects = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [2**70, 2**70 + 1, 5]}, dtype=object)
+    assert counted(objects) == {str(2**70): 1, str(2**70 + 1): 1, "5": 1}
+    # the same label whether or not somebody has one that is wide
+    assert counted(objects[2:]) == {"5": 1}
+    with pytest.raises(EventLogError, match="Int64"):
+        counted(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}))
+
+
+@pytest.mark.parametrize("dtype", ["object", "category", "str", "Int64"])
+def test_no_row_changes_what_the_labels_of_a_declared_type_are(dtype: str) -> None:
+    """Objects and categories of integers are text, like text itself, and Int64 is integers, with
+    any row more or refused.
+    """
+    held, refused = set(), 0
+    for further in ([], [None], [2**62], [2**70], ["x"]):
+        items = [
+            7 if dtype != "str" else "7",
+            *(str(one) if dtype == "str" and one is not None else one for one in further),
+        ]
+        try:
+            frame = pd.DataFrame(
+                {"user_id": range(len(items)), "item_id": pd.Series(items, dtype=dtype)}
+            )
+            held |= {label for label in counted(frame) if str(label) == "7"}
+        # the last two are pandas' own, of what is no Int64
+        except (EventLogError, OverflowError, ValueError):
+            refused += 1
+    assert held == {7 if dtype == "Int64" else "7"}
+    assert refused == {"str": 0, "Int64": 2}.get(dtype, 1)
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
+    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogs
+    alike.
+    """
+    path = tmp_path / "log.csv"
+    labels = ["Café", "cafe\u0301 ", "CAFE\u0301", "straße", "STRASSE"]
+    path.write_text(
+        "user_id,item_id\n"
+        + "".join(f"u{at},{label}\nU{at},{label}\n" for at, label in enumerate(labels))
+    )
+    assert len(counted(path)) == 5
+    forms = ["nfc", "casefold", "strip"]
+    assert counted(path, normalize=forms) == {"café": 3, "strasse": 2}
+    assert counted(path, normalize=forms, within=["CAFÉ", "none"]) == {"café": 3, "none": 0}
+    (tmp_path / "catalog.txt").write_text("CAFE\u0301\nStraße\n")
+    assert events.read_catalog(tmp_path / "catalog.txt", normalize=forms) == ["café", "strasse"]
+    for wrong in ("lower", ["nfc", "nfkc"]):
+        with pytest.raises(EventLogError, match="normalize="):
+            counted(path, normalize=wrong)
+
+
+def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
+    """One user would be two: refused with the remedy, whatever is asked for; within one file text
+    is what it says.
+    """
+    rows, role = {"user_id": "9", "item_id": "9"}, "user_id"
+    for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
+        row = {**rows, role: label}
+        (tmp_path / f"{name}.csv").write_text(
+            f"user_id,item_id\n{row['user_id']},{row['item_id']}\n"
+        )
+    with pytest.raises(EventLogError, match=f"{role}.* in two ways.*Int64"):
+        counted([tmp_path / "a.csv", tmp_path / "b.csv"])
+    with pytest.raises(EventLogError, match=r"in two ways"):
+        counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
+    assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
+    (tmp_path / "d.jsonl").write_text(json.dumps({**rows, role: "1"}))
+    for stated in (
+        {},
+        {"normalize": "nfc", "null": "NULL"},
+        {"split": ";"},
+        {"null": "1.0"},
+        {"where": "item_id = none"},
+    ):
+        with pytest.raises(EventLogError, match=r"in two ways"):
+            counted([tmp_path / "d.jsonl", tmp_path / "b.csv"], **stated)
+    both = tmp_path / "both.csv"
+    both.write_text(
+        (tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1]
+    )
+    assert sum(counted(both).values()) == 2
+    assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {
+        "1": 1,
+        "1.0": 1,
+    }
+
+
+# -- how people write them -------------------------------------------------------------------------
+
+
+def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
+    """Values, and numbers that conditions compare, in delimited text; points then group digits.
+    Other sources have numbers, which are written with a point where they are text in between.
+    """
+    path = tmp_path / "log.csv"
+    path.write_text("user_id;item_id;paid\nu1;x;3,5\nu2;x;1.234,25\nu3;x;7\nu4;x;\n")
+    asked: dict[str, Any] = {"value": "paid", "value_clip": 10_000}
+    assert events.read(path, **COLUMNS, **asked, decimal=",").scores().values.tolist() == [1244.75]
+    assert counted(path, decimal=",", where="paid > 3.4") == {"x": 3}
+    assert counted(path, where="paid > 3.4") == {"x": 1}
+    table = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "paid": [1.5]})
+    table.to_json(tmp_path / "log.jsonl", orient="records", lines=True)
+    table.to_excel(tmp_path / "log.xlsx", index=False)
+    for source in (table, tmp_path / "log.jsonl", tmp_path / "log.xlsx"):
+        with pytest.raises(EventLogError, match="decimal=',' is for csv and tsv"):
+            events.read(source, **COLUMNS, **asked, decimal=",")
+    with pytest.raises(EventLogError, match="state decimal=','"):
+        events.read(path, **COLUMNS, **asked)
+    with pytest.raises(EventLogError, match="decimal=',' reads a comma"):
+        log_check.check(path, events.Reading(**COLUMNS, **asked))
+    with pytest.raises(EventLogError, match=r"must be '.' or ','"):
+        counted(path, decimal=";")
+
+
+@pytest.mark.parametrize(
+    ("form", "times"),
+    [
+        ("%d.%m.%Y", ["29.06.2026", "1.7.2026", "01.08.2026"]),
+        ("%m/%d/%Y", ["06/29/2026", "7/1/2026", "08/01/2026"]),
+        ("%m/%d/%y %I:%M %p", ["06/29/26 11:59 PM", "7/1/26 12:00 AM", "08/01/26 01:00 AM"]),
+        (
+            "%d-%b-%Y %H:%M:%S",
+            ["29-Jun-2026 23:59:59", "01-Jul-2026 00:00:00", "01-Aug-2026 00:00:00"],
+        ),
+    ],
+)
+def test_times_of_a_stated_format(form: str, times: list[str], tmp_path: Path) -> None:
+    """They are read off a clock in the zone that is stated. One of another format is no time and
+    refuses nothing, since whoever asks chooses the format; the check says which format fits.
+    """
+    window: dict[str, Any] = {
+        "time": "t",
+        "since": "2026-07-01",
+        "until": "2026-08-01",
+        "time_zone": "Europe/Berlin",
+    }
+    for more in ([], ["2026-07-04", "99.99.2026", "soon", "1.1.0001"]):
+        rows = [
+            {"user_id": f"u{at}", "item_id": "x", "t": time}
+            for at, time in enumerate([*times, *more])
+        ]
+        pd.DataFrame(rows).to_csv(tmp_path / "log.csv", index=False)
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+        for source in (tmp_path / "log.csv", tmp_path / "log.parquet", pd.DataFrame(rows)):
+            found = events.read(source, **COLUMNS, **window, time_format=form)
+            assert (found.counts.tolist(), found.report.rows_left_out) == ([1], len(more))
+        with pytest.raises(EventLogError, match="state time_format="):
+            events.read(tmp_path / "log.csv", **COLUMNS, **window)
+        fits = f"time_format={form!r} reads all"
+        with pytest.raises(EventLogError, match=None if more else re.escape(fits)) as caught:
+            log_check.check(tmp_path / "log.csv", events.Reading(**COLUMNS, **window))
+        assert (fits in str(caught.value)) == (not more)
+
+
+def test_time_formats_that_are_none() -> None:
+    """A format names a day; it is about text, and about the column of times."""
+    typed = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "t": pd.to_datetime(["2026-07-04"])})
+    window: dict[str, Any] = {"time": "t", "since": "2026-07-01"}
+    for wrong in ("%d.%m", "%Y", "soon", "%d.%m.%Q", "%Y-%m-%d %z", 7):
+        with pytest.raises(EventLogError, match="must name a year, a month and a day"):
+            counted(typed, **window, time_format=wrong)
+    for more in ({}, {"time_unit": "s"}):
+        with pytest.raises(EventLogError, match="is for times that are text"):
+            counted(typed, **window, **more, time_format="%d.%m.%Y")
+    with pytest.raises(EventLogError, match="time_format= are about the column time="):
+        counted(typed, time_format="%d.%m.%Y")
+
+
+def test_quotes_that_a_backslash_escapes_are_a_malformed_row(tmp_path: Path) -> None:
+    """The refusal says so, and damage is not spoken of."""
+    path = tmp_path / "log.csv"
+    path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
+    with pytest.raises(EventLogError, match=r"malformed row.*a backslash escapes") as caught:
+        counted(path)
+    assert "damaged" not in str(caught.value)
+
+
+def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
+    """Pretty or not, by its ending or as stated; an empty one is a log of nobody, and one that is
+    cut short is malformed.
+    """
+    rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
+    for name, text, said in (
+        ("a.json", json.dumps(rows), {}),
+        ("b.json", "\n " + json.dumps(rows, indent=2), {}),
+        ("c.txt", json.dumps(rows), {"format": "jsonl"}),
+        ("d.json", "\n".join(map(json.dumps, rows)), {}),
+    ):
+        (tmp_path / name).write_text(text)
+        assert counted(tmp_path / name, **said) == COUNTS
+    (tmp_path / "a.json").write_text("[]")
+    assert counted(tmp_path / "a.json") == {}
+    (tmp_path / "a.json").write_text(json.dumps(rows)[:-9])
+    with pytest.raises(EventLogError, match="malformed") as caught:
+        counted(tmp_path / "a.json")
+    assert "damaged" not in str(caught.value)
+
+
+# -- times -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("time", "unit"),
+    [
+        ("1704448800000", "s"),
+        ("1704448800000000", "ms"),
+        ("-99999999999", "s"),
+        ("0001-01-01", None),
+        ("1899-12-31", None),
+    ],
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_times_outside_the_years_1900_to_9999_are_refused(
+    time: str, unit: Any, typed: bool, tmp_path: Path
+) -> None:
+    """A wrong unit puts times there: refused with a word about it, in text and in typed columns,
+    inside the window or not.
+    """
+    path = tmp_path / ("log.parquet" if typed else "log.csv")
+    if typed:
+        stored = pa.array([int(time)]) if unit else pa.array([time]).cast(pa.timestamp("s"))
+        pq.write_table(pa.table({"user_id": ["u"], "item_id": ["x"], "t": stored}), path)
+    else:
+        path.write_text(f"user_id,item_id,t\nu,x,{time}\n")
+    with pytest.raises(EventLogError, match=r"1900 to 9999.*time_unit"):
+        counted(path, time="t", since="2024-01-01", until="2024-02-01", time_unit=unit)
+
+
+# -- public lists ----------------------------------------------------------------------------------
+
+
+def test_catalogs_are_read_as_logs_are(tmp_path: Path) -> None:
+    """The formats of a log, with the same options, give the same labels."""
+    labels, at = ["naïve", "café"], tmp_path
+    (at / "a.csv").write_text("\n".join(["item_id;name", *(f"{label};N" for label in labels)]))
+    assert events.read_catalog(at / "a.csv", item="item_id") == labels
+    assert events.read_catalog(at / "a.csv", "item_id", delimiter=";") == labels
+    with pytest.raises(EventLogError, match="delimiter=';'"):
+        events.read_catalog(at / "a.csv")
+    (at / "b.csv").write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
+    assert (
+        events.read_catalog(at / "b.csv", item="item_id", encoding="utf-16", null="NULL") == labels
+    )
+    (at / "c.jsonl").write_text(
+        "".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels)
+    )
+    assert events.read_catalog(at / "c.jsonl", "item.id") == labels
+    pq.write_table(pa.table({"id": labels}), at / "d.parquet")
+    assert events.read_catalog(at / "d.parquet") == labels
+    (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
+    assert events.read_catalog(at / "e.csv.bz2") == labels
+    (at / "f.csv").write_text("item.id\nzoo|\n")
+    with pytest.raises(EventLogError, match="more than once"):
+        events.read_catalog(at / "a.csv", "name", delimiter=";")
+    assert events.read_catalog(pa.table({"id": labels}), "id") == labels
+    assert events.read_catalog(
+        [at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto"
+    ) == [*labels, "zoo"]
+    with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
+        base.execute("CREATE TABLE places (id TEXT)")
+        base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
+    assert events.read_catalog(f"sqlite:///{at}/g.db", "id", table="places") == labels
+
+
+# -- files of public bug reports -------------------------------------------------------------------
+
+_KNOWN: dict[str, dict[str, Any]] = {
+    "bom_semicolon_crlf.csv": {},
+    "pipe.csv": {},
+    "double_colon.dat": {"user": 1, "item": 2, "delimiter": "::"},
+    "nulls.csv": {"null": ["NULL", "\\N", "N/A"]},
+    "basket.parquet": {"user": "user", "item": "items"},
+    "basket.jsonl": {"user": "user", "item": "items"},
+    "basket_delim.csv": {"user": "user", "item": "items", "split": "|"},
+    "cp1252.csv": {"encoding": "cp1252"},
+    "cp_utf8.csv": {},
+    "utf16.csv": {"encoding": "utf-16"},
+    "leading_zero.csv": {},
+    "floatids.csv": {"user": "user", "item": "item"},
+}
+
+
+def _shared(name: str) -> Path:
+    if not (CASES / name).exists():
+        pytest.skip("needs ../shared/cases")
+    return CASES / name
+
+
+@pytest.mark.parametrize("name", _KNOWN)
+def test_files_of_bug_reports_are_read(name: str) -> None:
+    """Ten items with 380, 350, ..., 110 users, whatever the file looks like."""
+    found = sorted(counted(_shared(name), **_KNOWN[name]).values(), reverse=True)
+    lines = _shared(name).read_text("latin-1").splitlines()
+    expected = (
+        Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines})
+        if "::" in lines[0]
+        else None
+    )
+    assert found == (
+        list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True)
+    )
+
+
+@pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))
+def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...]) -> None:
+    """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and
+    a log that is, match.
+    """
+    for code in (
+        *range(0x3000),
+        *range(0xA640, 0xAC00),
+        *range(0xF900, 0xFFFF),
+        *range(0x1D400, 0x1D800),
+    ):
+        once = normalized(f" {chr(code)}\u0345", forms)
+        assert normalized(once, forms) == once
+
+
+@pytest.mark.slow
+def test_catalogs_are_written_as_the_log_is(tmp_path: Path) -> None:
+    """Every way to name a public list matches labels by what `normalize` makes of both; two that
+    become one are refused.
+    """
+    (tmp_path / "log.csv").write_text("user_id;item_id\nann;Café \nbob;CAFÉ\n", encoding="cp1252")
+    (tmp_path / "items.csv").write_text("item_id,name\ncafÉ,x\nzoo,y\n", encoding="cp1252")
+    (tmp_path / "list.txt").write_text("cafÉ\nzoo\n", encoding="cp1252")
+    said: dict[str, Any] = {
+        "normalize": ["strip", "casefold"],
+        "encoding": "cp1252",
+        "delimiter": ";",
+    }
+    counts: Any = events.read(tmp_path / "log.csv", **COLUMNS, **said)
+    with events.hold(tmp_path / "log.csv", **COLUMNS, **said) as held:
+        assert held.scores(["Zoo", "cafÉ "])._table.names == ["zoo", "café"]
+    assert counts.scores(["Zoo", "cafÉ "]).labels == ("zoo", "café")
+    assert counts.scores(["Zoo", "cafÉ "]).values.tolist() == [0, 2]
+    with pytest.raises(EventLogError, match="more than once"):
+        counts.scores(["Zoo", "zoo"])
+    settings: dict[str, Any] = {**COLUMNS, **said, "k": 1, "epsilon": 50.0}
+    for domain in (tmp_path / "items.csv", tmp_path / "list.txt", ["cafÉ", "zoo"]):
+        answer = dps.topk(tmp_path / "log.csv", **settings, domain=domain, with_counts=True)
+        assert answer.items == ("café",)

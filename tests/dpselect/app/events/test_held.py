@@ -1,0 +1,307 @@
+"""Counts that stay in the engine: what a release moves here is what it needs, and its law is the
+dense draw's. Theorem X14.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from chance import fit
+from spread import spread
+
+import dpselect as dps
+from dpselect.app.events.held import Table
+from dpselect.events import HeldCounts, HeldScores, hold
+from dpselect.sampling import ExactSampler
+
+FEW = dps.Sensitivity.of_counts(items_per_user=5)
+CLIPPED = dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=5)
+ASKED: dict[str, Any] = {
+    "user": "u",
+    "item": "i",
+    "max_items_per_user": 5,
+    "salt": "s",
+    "clip": (1.0, 1.4),
+}
+
+
+def log(text: bool = False) -> pa.Table:
+    """20,000 events with many items of few users."""
+    rng = np.random.default_rng(1)
+    items = rng.zipf(1.3, 20_000) % 5000
+    names = pa.array([f"é{n}" for n in items] if text else items.astype(np.int64))
+    return pa.table({"u": pa.array(rng.integers(0, 2000, len(items))), "i": names})
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["integers", "text"])
+def both(request: pytest.FixtureRequest) -> Iterator[tuple[dps.events.EventCounts, HeldCounts]]:
+    """The same log in memory and held."""
+    with hold(log(request.param), **ASKED) as held:
+        yield dps.events.read(log(request.param), **ASKED), held
+
+
+def table(scores: HeldScores) -> Table:
+    """What the engine answers."""
+    return scores._table
+
+
+@pytest.mark.parametrize("clip", [None, 1.0, 1.4])
+def test_the_engine_tells_the_top_and_how_many_have_each_count(
+    both: Any, clip: float | None
+) -> None:
+    """The highest counts with ties by label, the histogram, and the report, are those of the counts
+    in memory; and every number below a group's size names another item of that count: drawn numbers
+    become items without a change of law.
+    """
+    counts, held = both
+    dense, engine = counts.scores(clip=clip), table(held.scores(clip=clip))
+    positions, values = dense.ranked(700)
+    labels, highest = engine.highest(700)
+    assert labels == [counts.labels[at] for at in positions]
+    assert highest.tolist() == values.tolist()
+    assert highest.dtype == values.dtype
+    distinct, sizes = engine.histogram()
+    expected = np.unique(dense.values, return_counts=True)
+    assert (distinct.tolist(), sizes.tolist()) == (expected[0].tolist(), expected[1].tolist())
+    assert held.report == counts.report
+    assert engine.scores_of(labels[:5] + labels[-5:]).tolist() == [*highest[:5], *highest[-5:]]
+    for group in (0, 1, len(distinct) - 1):
+        pairs = [(group, member) for member in range(sizes[group])]
+        named = engine.labels(pairs, distinct, ExactSampler(np.random.default_rng(1)))
+        assert sorted(named) == sorted(
+            counts.labels[at] for at in np.flatnonzero(dense.values == distinct[group])
+        )
+
+
+CATALOGS = [
+    range(-8, 5, 3),
+    range(-4, 6),
+    range(5, -5, -1),
+    range(4, -9, -3),
+    [5, 3, -4, 1, 0, 2],
+]
+
+
+@pytest.mark.parametrize("catalog", spread(CATALOGS, 1), ids=str)
+def test_untouched_candidates_are_drawn_uniformly(catalog: Any) -> None:
+    """Those of a public domain that nobody touched come back with equal chances, those that
+    somebody did never.
+    """
+    seen: Counter[tuple[Any, ...]] = Counter()
+    touched = [1, -2 if 2 not in catalog else 2]
+    foreign = [99, 6 if 0 in catalog else 0]  # within a range, but not of its step
+    with hold(pa.table({"u": [1, 2, 3, 4], "i": [*touched, *foreign]}), user="u", item="i") as held:
+        engine, source = table(held.scores(catalog)), ExactSampler(np.random.default_rng(2))
+        values, sizes = engine.histogram()
+        assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {
+            0: len(catalog) - 2,
+            1: 2,
+        }
+        for _ in range(300):
+            seen[tuple(engine.labels([(0, 0), (0, 1)], values, source))] += 1
+    orders = list(itertools.permutations([label for label in catalog if label not in touched], 2))
+    assert set(seen) <= set(orders)
+    assert fit([seen[order] for order in orders], [1 / len(orders)] * len(orders)) > 1e-8
+
+
+WORDS = ["ant", "bee", "cat", "dog", "elk", "fox"]
+SMALL = pa.table(
+    {"u": list(range(13)), "i": [WORDS[n] for n in (0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3)]}
+)
+RELEASES = [
+    (dps.LimitedDomain(k=2, kbar=3, epsilon=1.0, delta=0.2), None),
+    (dps.TopStable(k=2, kbar=3, epsilon=2.0, delta=0.3), None),
+    (dps.StableTopK(rho=0.5, failure_delta=0.3, kbar=3), None),
+    (
+        dps.SparseHistogram(
+            k=2, scale=1.0, delta=0.3, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)
+        ),
+        None,
+    ),
+    (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0), WORDS),
+    (dps.PeelingTopK(k=2, noise="laplace", scale=2.0), WORDS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mechanism", "catalog"), RELEASES, ids=lambda one: getattr(one, "kind", "domain")
+)
+def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(
+    mechanism: dps.Mechanism, catalog: list[str] | None
+) -> None:
+    """Labels, and their order where it is released: 150 draws against the exact law; false alarm
+    below 1e-8 each.
+    """
+    rng, seen = np.random.default_rng(3), Counter[Any]()
+    asked: Any = {"user": "u", "item": "i", "max_items_per_user": 1}
+    dense = dps.events.read(SMALL, **asked).scores(catalog)
+    with hold(SMALL, **asked) as held:
+        scores = held.scores(catalog)
+        for _ in range(150):
+            seen[mechanism.select(scores, rng=rng).outcome.chosen] += 1
+    names, law = dense.labels or (), dict[Any, float]()
+    for outcome, chance in mechanism.probabilities(dense).items():
+        law[type(outcome)(names[at] for at in outcome)] = chance
+    assert set(seen) <= set(law)
+    assert fit([seen[one] for one in law], list(law.values())) > 1e-8
+
+
+def test_values_and_second_looks_follow_the_items(both: Any) -> None:
+    """Noisy values lie near the counts of the labels next to them, and a discovered domain is
+    looked at anew.
+    """
+    counts, held = both
+    of = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
+    find = dps.SparseHistogram(k=20, scale=1.0, delta=1e-6, sensitivity=FEW)
+    noisy = dps.WithValues(
+        mechanism=dps.LimitedDomain(k=3, kbar=20, epsilon=5.0, delta=1e-6, l0=5),
+        noise="gaussian",
+        scale=0.5,
+    )
+    for mechanism in (find, noisy):
+        released = mechanism.select(held.scores())
+        assert all(
+            abs(of[label] - value) < 12
+            for label, value in zip(released.labels, released.values, strict=True)
+        )
+    best = dps.OneshotTopK(k=3, noise="gaussian", scale=1.0, sensitivity=CLIPPED)
+    twice = dps.DiscoverThenSelect(discovery=find, selection=best, candidates=20)
+    looks: list[Any] = []
+
+    def look(labels: Any) -> dps.Scores:
+        looks.append(labels)
+        return dps.Scores(np.arange(len(labels)) * 100.0, labels=labels, sensitivity=CLIPPED)
+
+    released = twice.select(held.scores().with_second(dps.SecondLook(look, CLIPPED)))
+    assert released.labels == tuple(looks[0][:-4:-1])
+    plain = dps.OneshotTopK(k=3, noise="gumbel", scale=0.1)
+    again = dps.DiscoverThenSelect(discovery=find, selection=plain, candidates=20)
+    assert again.select(held.scores()).labels == tuple(
+        counts.labels[at] for at in counts.scores().ranked(3)[0]
+    )
+
+
+def test_what_is_refused_is_refused_before_a_draw() -> None:
+    """Mechanisms that look at all scores, domains that do not fit, rounds, and reports of a number
+    that is private.
+    """
+    with hold(SMALL, user="u", item="i") as held:
+        assert "hidden" in repr(held)
+        assert "hidden" in repr(held.scores())
+        with pytest.raises(dps.errors.InvalidRequest, match="stay in the engine"):
+            dps.CanonicalTopK(k=2, epsilon=1.0).check(held.scores(WORDS))
+        with pytest.raises(
+            dps.errors.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"
+        ):
+            dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
+        with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
+            dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
+        with pytest.raises(dps.errors.SensitivityMismatch, match="wider in l0"):
+            dps.SparseHistogram(k=1, scale=2.0, delta=0.1, sensitivity=FEW).check(held.scores())
+        with pytest.raises(dps.errors.InvalidRequest, match="at least 9"):
+            dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
+        with pytest.raises(dps.errors.DomainMismatch, match="private"):
+            _ = held.scores().candidates
+        grouped: dict[str, Any] = {
+            "mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1),
+            "max_groups_per_user": 1,
+        }
+        for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
+            with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
+                dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
+        with pytest.raises(dps.errors.EventLogError, match="is empty"):
+            held.scores(range(0))
+        with pytest.raises(dps.errors.EventLogError, match="none of those"):
+            held.scores(clip=1.0)
+        with pytest.raises(dps.errors.InvalidRequest, match="select_many"):
+            dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).select_many(held.scores(WORDS))
+
+
+def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
+    """Candidates found by their counts have lost their order and their group, by which such a
+    mechanism would draw.
+    """
+    with hold(
+        pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1
+    ) as held:
+        each = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=1.0), max_groups_per_user=1)
+        assert each.traits.of("groups", each)
+        with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
+            each.check(held.scores(range(4)))
+
+
+def test_a_billion_implied_candidates_take_no_memory() -> None:
+    """A range is never listed: the top is found, and what else is drawn lies in the range."""
+    with hold(log(), user="u", item="i") as held:
+        scores = held.scores(range(10**9))
+        assert scores.candidates == 10**9
+        top = dps.OneshotTopK(k=5, noise="gumbel", scale=1.0).select(scores).labels
+        wide = dps.OneshotTopK(k=5, noise="gumbel", scale=1e6).select(scores).labels
+    assert top is not None
+    assert wide is not None
+    assert set(top) <= set(range(10))
+    assert all(0 <= label < 10**9 for label in wide)  # type: ignore[operator]
+
+
+def test_sums_stay_in_the_engine_too() -> None:
+    """The top, the histogram and what a user changes are those of the sums in memory, from above 0
+    to 2^53 units.
+    """
+    rng = np.random.default_rng(2)
+    paid = np.where(np.arange(20_000) % 40 == 0, 1e300, rng.normal(3, 9, 20_000))
+    paying = log().append_column("paid", pa.array(paid))
+    asked = {**ASKED, "clip": None, "value": "paid", "value_clip": 7.3}
+    counts = dps.events.read(paying, **asked)
+    with hold(paying, **asked) as held:
+        for catalog in (None, [3, 1, 10**6]):
+            dense, engine = counts.scores(catalog), table(held.scores(catalog))
+            distinct, sizes = np.unique(dense.values[dense.values > 0], return_counts=True)
+            found = [part[engine.histogram()[0] > 0].tolist() for part in engine.histogram()]
+            assert found == [distinct.tolist(), sizes.tolist()]
+            assert engine.highest(1)[1].tolist() == [dense.values.max()]
+            assert held.scores(catalog).sensitivity == dense.sensitivity
+        values, _ = engine.histogram()
+        source = ExactSampler(np.random.default_rng(1))
+        named = engine.labels([(place, 0) for place in range(len(values))], values, source)
+        assert engine.scores_of(named).tolist() == values.tolist()
+        # 3 to 5 lie beyond
+        engine.tally.tables.run(
+            f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5"
+        )
+        cut = table(held.scores())
+        assert cut.highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        (
+            {"value": "v", "value_clip": (-1, 1)},
+            dps.errors.EventLogError,
+            "may be negative are for events.read",
+        ),
+        (
+            {"group": "g", "max_groups_per_user": 1},
+            dps.errors.EventLogError,
+            "group= is for events.read",
+        ),
+        (
+            {"max_item_per_user": 1},
+            dps.errors.EventLogError,
+            "has no field 'max_item_per_user'. Its fields are",
+        ),
+    ],
+)
+def test_what_is_not_held_is_refused(
+    more: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """A bound that was misspelt would be no bound."""
+    with pytest.raises(error, match=message):
+        hold(log(), user="u", item="i", **more)

@@ -1,0 +1,720 @@
+"""A Spark DataFrame is counted on its cluster, to the same row as by the embedded engine. One local
+session serves all tests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import warnings
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from event_oracle import AROUND_A_DAY
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.app.cli import app
+from dpselect.app.events.contributions import Amount
+from dpselect.app.events.rows import shaped
+from dpselect.app.events.sources.base import SHORT, Asked, Given, Rows
+from dpselect.app.events.spark import Cluster, events_of, found
+from dpselect.app.events.spark import rows as spark_rows
+from dpselect.app.events.time_window import Window
+from dpselect.errors import EventLogError
+from dpselect.events import Reading, hold, read
+from dpselect.sampling import ExactSampler
+
+pytestmark = pytest.mark.slow  # a Java machine starts for seconds
+REQUIRED = os.environ.get("DPSELECT_TEST_SERVERS") == "required"
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    """Two executor threads in this machine's Java."""
+    if shutil.which("java") is None:
+        (pytest.fail if REQUIRED else pytest.skip)(
+            "needs Java 17 or later: apt-get install default-jre-headless"
+        )
+    sql = pytest.importorskip("pyspark.sql", reason="needs the extra spark: pip install '.[spark]'")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.warehouse.dir": "/nonexistent",
+        "spark.sql.session.timeZone": "America/New_York",  # which must not matter
+        # it lives too shortly to compile well
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    builder = sql.SparkSession.builder.master("local[2]").appName("dpselect tests")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = signal.getsignal(signal.SIGINT)
+        made = builder.config(map=settings).getOrCreate()
+        # pyspark puts its own in place, and leaves it after the session's end
+        signal.signal(signal.SIGINT, before)
+    made.sparkContext.setLogLevel("OFF")
+    yield made
+    made.stop()
+
+
+# An instant, or what a clock showed; those of 27 October in Berlin are read. The session's own zone
+# is another.
+TIMES = [*AROUND_A_DAY, "2024-10-27T02:30:00.1234567", "2024-10-27T12:00-05"]
+DAY: dict[str, Any] = {
+    "time": "at",
+    "since": "2024-10-27",
+    "until": "2024-10-28",
+    "time_zone": "Europe/Berlin",
+}
+
+
+def events(text: bool) -> dict[str, list[Any]]:
+    """12,000 events, some without a value in some column; text with characters of two, three and
+    four bytes.
+    """
+    rng = np.random.default_rng(1)
+    users, items = (
+        rng.integers(-(2**62), 2**62, 400)[rng.integers(0, 400, 12_000)],
+        rng.zipf(1.4, 12_000) % 700,
+    )
+    columns: dict[str, list[Any]] = {"user": users.tolist(), "item": items.tolist()}
+    if text:
+        columns = {
+            "user": [f"u'\\{n}" for n in users],
+            "item": [f"{'é語🙂'[n % 3]}{n}:" for n in items.tolist()],
+        }
+    columns |= {
+        "part": [("a", 'b,"c"', "", "é")[n] for n in rng.integers(0, 4, 12_000)],
+        "city": [f"c{n}" for n in rng.integers(0, 9, 12_000)],
+        "paid": (rng.normal(0, 30, 12_000) * 10.0 ** rng.integers(-3, 12, 12_000)).tolist(),
+        "at": [TIMES[n] for n in rng.integers(0, len(TIMES), 12_000)],
+    }
+    for name, step in zip(columns, (97, 89, 83, 79, 73, 71), strict=True):
+        columns[name][::step] = [None] * len(columns[name][::step])
+    return columns
+
+
+def frames(session: Any, columns: dict[str, list[Any]]) -> tuple[Any, Any]:
+    """The same table in Arrow and in Spark."""
+    import pyarrow as pa
+
+    names = {str: "string", int: "bigint", float: "double"}
+    schema = ", ".join(f"`{name}` {names[type(values[1])]}" for name, values in columns.items())
+    return pa.table(columns), session.createDataFrame(
+        list(zip(*columns.values(), strict=True)), schema
+    )
+
+
+@pytest.fixture(scope="module")
+def integers(session: Any) -> tuple[Any, Any]:
+    """Users and items that are integers, for most tests."""
+    return frames(session, events(text=False))
+
+
+ASKED: dict[str, Any] = {"user": "user", "item": "item", "salt": "s'\\é", "max_items_per_user": 7}
+
+
+def plain(counts: Any) -> dict[str, Any]:
+    """All that a reading found, arrays as lists."""
+    found = {name: getattr(counts, name) for name in type(counts).__slots__}
+    parts = {
+        name: list(value.items()) if isinstance(value, dict) else value
+        for name, value in found.items()
+    }
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in parts.items()
+    }
+
+
+PAID = {"value": "paid", "value_clip": (-50, 20.5)}
+CITY = {"group": "city", "max_groups_per_user": 2}
+READINGS: dict[str, dict[str, Any]] = {
+    "sums": {**PAID, **CITY, **DAY, "item": ["item", "part"], "max_items_per_user": 2},
+    "clips": {"clip": (1.0, 1.37, 2.0**-10, 2.0**11), "clip_norm": "l2"},
+    "groups": {
+        **CITY,
+        "groups": ["c3", "c1", "zz"],
+        "clip": (1.0, 1.37),
+        "clip_norm": "l1",
+        "max_items_per_user": None,
+    },
+    "unbounded sums": {
+        "value": "paid",
+        "value_clip": 1e9,
+        "max_items_per_user": None,
+        "salt": None,
+    },
+    "listed parts": {
+        "item": ["part", "city"],
+        **DAY,
+        "within": ["é,c3", "a,c1", ('b,"c"', "c2"), '"",c0', "no"],
+    },
+    "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
+    "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
+    "all": {"max_items_per_user": None, "salt": None},
+    "text": {"clip": (1.0, 1.37), "clip_norm": "l1"},
+    "cells": {"group": "city", "cells": True, "clip": 1.0},
+    "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
+}
+
+
+@pytest.mark.parametrize("name", READINGS)
+def test_readings_are_those_of_the_embedded_engine_row_for_row(
+    session: Any, integers: tuple[Any, Any], name: str
+) -> None:
+    """Labels, counts, sums, presence and the report: the same users keep the same groups and items
+    under the same salt.
+    """
+    arrow, frame = frames(session, events(text=True)) if name == "text" else integers
+    here, there = (dps.events.read(log, **ASKED | READINGS[name]) for log in (arrow, frame))
+    assert plain(there) == plain(here)
+    assert (here.report.pairs > 0) == (name != "nothing of this day")
+
+
+LATE, LONG, FAR = (
+    "9999-12-31T23:59:59.999999",
+    "2024-07-14T08:00:00.12345678901",
+    "2024-07-14T08:00+05:99",
+)
+SPACED = ("2024-07-14T08:00 Z", "2024-07-14 08:00:00 UTC", "2024-07-14 08:00:00.123 -0700")
+NONE = (
+    "2024-02-30",
+    "2024-07-14T25:00",
+    "14.07.2024",
+    "2024-07-14Z",
+    "",
+    "2024-07-14\n",
+    "0001-01-01",
+    "1899-12-31T23:59Z",
+)
+MOMENTS = {
+    **dict.fromkeys((*TIMES, "1900-01-01", LATE, LONG, FAR, *SPACED), True),
+    **dict.fromkeys(NONE, False),
+}
+NUMBERS = {
+    **dict.fromkeys(
+        (
+            "1",
+            "-0",
+            ".5",
+            "5.",
+            "+5",
+            "1e3",
+            "1E-3",
+            " 5 ",
+            "\t5\n",
+            "1e-400",
+            "12345678901234567890",
+        ),
+        True,
+    ),
+    **dict.fromkeys(("inf", "NaN", "1d", "1f", "0x10", "", "1,5", "1e400", "1e", "e1", "٣"), False),
+}
+
+
+@pytest.mark.parametrize("role", ["time", "value"])
+def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -> None:
+    """Moments and numbers are the same to the last bit, and what is none is none in both; each text
+    is an item of its own.
+    """
+    texts = MOMENTS if role == "time" else NUMBERS
+    arrow, frame = frames(
+        session, {"user": [1] * len(texts), "item": list(range(len(texts))), role: list(texts)}
+    )
+    span = Window.between("2024-10-27", "2024-10-28", "UTC", None) if role == "time" else None
+    amount, columns = (
+        (Amount(-8.0, 8.0), ("value", None)) if role == "value" else (None, (None, "time"))
+    )
+    given = Given(
+        frame,
+        Asked.of("user", "item", None, *columns),
+        Reading(user="user", item="item"),
+        amount=amount,
+        window=span,
+    )
+    frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
+    found = f"SELECT i, {SHORT[role]}, apart FROM ({{}}) ORDER BY i"
+    log = events_of(spark_rows(given, frame, "texts"), given)
+    there = Cluster(session).run(found.format(log.sql))
+    session.catalog.dropTempView("texts")
+    connection = duckdb.connect()
+    connection.register("texts", arrow)
+    log = Rows(
+        f"SELECT user AS u, item AS i, {role} AS {SHORT[role]} FROM texts",
+        1,
+        "x",
+        {**log.kinds, role: "str"},
+    )
+    here = connection.sql(found.format(shaped(log, given).sql)).fetchall()
+    assert there == here
+    assert [row[2] >= 0 for row in here] == list(texts.values())
+
+
+def test_typed_columns_of_values_and_times(session: Any) -> None:
+    """Timestamps are instants, those without a zone and dates are of the wall; decimals and floats
+    are their double.
+    """
+    sql = (
+        "SELECT 1 AS u, id AS i, timestamp_micros(1730000000000000 + id * 3600000000) AS instant, "
+        "timestamp_ntz'2024-10-26 20:00:00' + make_dt_interval(0, CAST(id AS INT)) AS wall, "
+        "date_add(DATE'2024-10-25', CAST(id AS INT)) AS day, 1730000000 + id * 3600 AS seconds, "
+        "CAST(id AS DECIMAL(18, 4)) / 3 AS paid, CAST(id / 7 AS FLOAT) AS short FROM range(60)"
+    )
+    frame = session.sql(sql)
+    table = frame.toArrow()
+    for time, value in (("instant", "paid"), ("wall", "short"), ("day", "i"), ("seconds", "paid")):
+        unit, item = ("s" if time == "seconds" else None), ("seconds" if value == "i" else "i")
+        asked = {
+            "user": "u",
+            "item": item,
+            **DAY,
+            "time": time,
+            "time_unit": unit,
+            "value": value,
+            "value_clip": 30,
+        }
+        assert plain(dps.events.read(frame, **asked)) == plain(dps.events.read(table, **asked))
+
+
+def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any]) -> None:
+    """The top and the histogram are the same; numbers of a group become its items one to one; zeros
+    lie in the range.
+    """
+    arrow, frame = integers
+    asked: list[tuple[Any, float | None]] = [
+        (None, 1.0),
+        (None, None),
+        (range(-5, 2000, 5), None),
+        ([1, 2, 10**6, 2**63], None),
+    ]
+    with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
+        for catalog, clip in asked:
+            one, two = (held.scores(catalog, clip=clip)._table for held in (here, there))
+            assert [list(part) for part in one.highest(50)] == [
+                list(part) for part in two.highest(50)
+            ]
+            assert [part.tolist() for part in one.histogram()] == [
+                part.tolist() for part in two.histogram()
+            ]
+            values, sizes = two.histogram()
+            group = int(np.argmax(sizes * (values > 0)))
+            source = ExactSampler(np.random.default_rng(1))
+            named = [
+                sorted(table.labels([(group, at) for at in range(sizes[group])], values, source))
+                for table in (one, two)
+            ]
+            assert named[0] == named[1]
+            if values[0] == 0:
+                assert len(set(two.labels([(0, 0), (0, 1)], values, source))) == 2
+
+
+def test_releases_from_a_cluster(session: Any) -> None:
+    """One release of each way that scores are read: the clear winners come out, under their
+    names.
+    """
+    rows = [
+        (user, word)
+        for word, many in (("zoo", 400), ("pier", 300), ("park", 200), ("rare", 1))
+        for user in range(many)
+    ]
+    frame = session.createDataFrame(rows, "who bigint, `where` string")
+    few = dps.Sensitivity.of_counts(items_per_user=4)
+    with hold(frame, user="who", item="where", max_items_per_user=4) as held:
+        for mechanism in (
+            dps.LimitedDomain(k=2, kbar=10, epsilon=2.0, delta=1e-6, l0=4),
+            dps.SparseHistogram(k=2, scale=2.0, delta=1e-6, sensitivity=few),
+            dps.DiscoverThenSelect(
+                discovery=dps.SparseHistogram(k=3, scale=2.0, delta=1e-6, sensitivity=few),
+                selection=dps.OneshotTopK(
+                    k=2, noise="gaussian", scale=2.0, sensitivity=few, values=True
+                ),
+                candidates=3,
+            ),
+        ):
+            assert mechanism.select(held.scores()).labels == ("zoo", "pier")
+        oneshot = dps.OneshotTopK(k=3, noise="gumbel", scale=2.0)
+        assert oneshot.select(held.scores(["park", "zoo", "moon", "pier"])).labels == (
+            "zoo",
+            "pier",
+            "park",
+        )
+
+
+def test_nothing_stays_on_the_cluster(session: Any) -> None:
+    """Neither views in the catalog nor rows on the executors, when held counts, pairs and
+    readings have ended.
+    """
+    computed = session.sparkContext._jsc.getPersistentRDDs
+    frame = session.createDataFrame([(1, 2)], "a int, b int")
+    before = computed().size()
+    with hold(frame, user="a", item="b") as held:
+        held.scores([2, 3])
+        assert session.catalog.listTables()
+        assert computed().size() == before + 1
+    with dps.events.pairs(frame, user="a", item="b") as kept:
+        assert kept.hold().scores()._table.highest(1)[0] == [2]
+        assert kept.read(clip=1.0).labels == (2,)
+        assert computed().size() == before + 2
+    dps.events.read(frame, user="a", item="b")
+    assert computed().size() <= before
+    assert not session.catalog.listTables()
+
+
+def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> None:
+    """Read once there; lists, bounds, clips and groups, as the embedded engine has them."""
+    arrow, frame = integers
+    with dps.events.pairs(frame, user="user", item="item", **CITY) as kept:
+        for name in ("groups", "clips"):
+            asked = {"max_items_per_user": 7, "salt": "s"} | {
+                key: READINGS[name].get(key) for key in ("groups", "clip")
+            }
+            assert plain(kept.read(**asked)) == plain(
+                dps.events.read(arrow, user="user", item="item", **CITY, **asked)
+            )
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -> None:
+    """Every user's items among those that passed, bounded or not, get the weights that the embedded
+    engine gives them.
+    """
+    arrow, frame = frames(session, events(text))
+    with (
+        dps.events.pairs(frame, user="user", item="item") as kept,
+        dps.events.pairs(arrow, user="user", item="item") as here,
+    ):
+        labels = dps.events.read(arrow, user="user", item="item").labels[::3]
+        for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None), (0.01, 3, "t")):
+            look: Any = {"max_items_per_user": most, "salt": salt}
+            found = [pairs.second_round(pairs.read(**look))(labels, norm) for pairs in (kept, here)]
+            assert found[0].tolist() == found[1].tolist()
+            assert found[0].max() > 0
+
+
+@pytest.mark.parametrize(
+    "stated", [{"normalize": ("nfc",)}, {"missing": "2024", "time": "when", "since": "2024-01-01"}]
+)
+def test_what_is_not_read_there_is_refused(
+    integers: tuple[Any, Any], stated: dict[str, Any]
+) -> None:
+    """An option about labels that a cluster would leave out, or read otherwise, is refused by
+    name.
+    """
+    frame = integers[1].selectExpr("*", "timestamp'2024-01-02' AS when")
+    with pytest.raises(
+        dps.errors.EventLogError, match=f"^{next(iter(stated))}=.*Spark table.*leave it out"
+    ):
+        dps.events.read(frame, user="user", item="item", **stated)
+
+
+_WORDS: list[dict[str, Any]] = [
+    {"item": "i", "time": "t", "since": "2024-06-01"},
+    {"item": "i", "where": ["g = mine", "v >= 0"]},
+    {"item": "i", "null": "other"},
+    {"item": "s"},
+    {"item": "i", "value": "s", "value_clip": 5.0},
+    {"item": "i", "group": "s", "max_groups_per_user": 1},
+]
+
+
+@pytest.mark.parametrize("words", _WORDS)
+def test_nobody_is_read_as_anybody(session: Any, words: dict[str, Any]) -> None:
+    """Whatever is selected, and in a column of no type: nothing is refused that one user's rows
+    would change.
+    """
+    kinds, own = set(), []
+    for more in ([], [("eve", "own", "mine", "7", "2024-06-01", "7")]):
+        rows = [("ann", "other", "g", "text", "2024-05-01", None), *more]
+        frame = session.createDataFrame(
+            rows, "u string, i string, g string, v string, t string, s string"
+        )
+        dps.events.require_columns(frame, dps.events.Reading(user="u", **words))
+        counts: Any = dps.events.read(frame, user="u", **words)
+        own.append(len(counts.counts))
+        kinds.add((type(counts), type(counts.scores())))
+        if "group" not in words:
+            with dps.events.hold(frame, user="u", **words) as held:
+                found = (
+                    dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)
+                    if "value" not in words
+                    else None
+                )
+                assert found is None or found.select(held.scores()).labels is not None
+    assert (len(kinds), own) == (1, [0, 1])
+    nothing = frame.selectExpr("u", "i", "g", "v", "t", "NULL AS s")
+    assert dps.events.read(nothing, user="u", **words).counts.tolist() in ([], [1])
+
+
+def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any) -> None:
+    """What stands for a missing label or value is left out, of text and numbers, and a field of
+    items is several events.
+    """
+    columns = {
+        "user": ["a", "b", "NULL", "", None, "c", "d"],
+        "item": ["x.|y", "x.|", "y", "x", "y", None, "NULL.|z.|z"],
+        "other": [1, -1, 2, 1, 1, 1, -1],
+        "paid": [1.0, -1.0, 2.5, 1.0, 1.0, float("nan"), -1.0],
+        "text": ["1", "-1", "2.5", "1", "", "-1", "-1.0"],
+    }
+    arrow, frame = frames(session, columns)
+    null = {"missing": ["NULL", "-1", "nan", ""]}
+    readings: list[dict[str, Any]] = [
+        {"split": ".|"},
+        {**null, "split": ".|", "where": ["other >= 1"]},
+        {**null, "item": "other"},
+        {**null, "value": "paid", "value_clip": 3.0},
+        {**null, "value": "text", "value_clip": (-2.0, 3.0)},
+        {**null, "split": "|", "item": ["item", "other"], "where": "text = 1"},
+        {"null": ["NULL", "1"], "item": "other", "where": "text != 1"},
+        {"item": "other", "split": "-"},  # integers are split as their digits
+    ]
+    for reading in readings:
+        here, there = (
+            dps.events.read(log, **{"user": "user", "item": "item", **reading})
+            for log in (arrow, frame)
+        )
+        assert plain(there) == plain(here), reading
+        assert here.report.pairs > 0
+
+
+def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> None:
+    """Spark reads each line by itself, and quotes otherwise: what it would make other rows or
+    labels of is refused.
+    """
+    log = tmp_path / "log.csv"
+
+    def read(text: str, **said: Any) -> tuple[Any, ...]:
+        log.write_text(text)
+        reading = Reading(**{"user": "u", "item": "i", **said})
+        counts: Any = dps.events.read(*found(str(log), reading))
+        assert plain(counts) == plain(dps.events.read(log, reading))
+        return tuple(counts.labels)
+
+    assert read("u::i\nann::'a::b'\nbob::a\"c\ncid::'it''s'\n", delimiter="::", quote="'") == (
+        'a"c',
+        "a::b",
+        "it's",
+    )
+    assert read(
+        "ann\t'a\nbob\t\"\n", user="1", item="2", delimiter="\t", quote="", header=False
+    ) == ('"', "'a")
+    assert read("u|i\nann|'a'\n", delimiter="|", quote="'") == ("a",)
+    whole = {
+        '""""': '"',
+        '"""a"""': '"a"',
+        '"a::b, ""c"""': 'a::b, "c"',
+        '"' + 20_000 * "a" + 5_000 * '""' + '"': None,
+    }
+    for delimiter in (",", "::"):
+        for field, label in whole.items():
+            assert read(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter) == (
+                label or 20_000 * "a" + 5_000 * '"',
+            )
+        for field in ('a"b"', '"a"b"c"', 'a""b', '"a"b', '""a', '"a" '):
+            with pytest.raises(dps.errors.EventLogError, match="not quoted as a whole"):
+                read(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter)
+    with pytest.raises(dps.errors.EventLogError, match="not closed on its line"):
+        read('u,i\nann,a\nbob,"x\nann,b"\n')
+    with pytest.raises(dps.errors.EventLogError, match="NUL character"):
+        read("u\ti\nann\t\0\n", delimiter="\t", quote="")
+    with pytest.raises(dps.errors.EventLogError, match="cannot be read by Spark as asked"):
+        found("log.parquet", Reading(user="u", item="i", delimiter="::"))
+
+
+def test_types(session: Any) -> None:
+    """Columns are found by their exact names, integers of any width are integers, and others are
+    refused by name alone.
+    """
+    made = session.createDataFrame(
+        [(1, Decimal(2**64 - 1), 1.5, "7", "7")],
+        "a smallint, b decimal(20, 0), c double, d string, D string",
+    )
+    assert dps.events.read(made, user="a", item="b").labels == (2**64 - 1,)
+    assert dps.events.read(made, user="d", item="D").labels == ("7",)
+    for item, message in (("c", "type double"), ("x", "not a column"), ("a", "the same column")):
+        with pytest.raises(dps.errors.EventLogError, match=message):
+            dps.events.read(made, user="a", item=item)
+    timed: dict[str, Any] = {"user": "d", "item": "D", "since": "2024-01-01"}
+    for more, message in (
+        ({"time": "c"}, "time='c' of this Spark table is of type double"),
+        ({"time": "a"}, "holds numbers: say with time_unit="),
+        ({"time": "d", "user": "a"}, "holds something that is not a time"),
+        ({"group": "x", "max_groups_per_user": 1, "time": "a", "time_unit": "s"}, "not a column"),
+    ):
+        with pytest.raises(dps.errors.EventLogError, match=message):
+            dps.events.read(made, **timed | more)
+    with pytest.raises(dps.errors.EventLogError, match="type boolean: values must be"):
+        dps.events.read(
+            made.selectExpr("a", "b", "a = 1 AS e"), user="a", item="b", value="e", value_clip=1
+        )
+    assert dps.events.read(made.filter("a = 2"), user="a", item="b").labels == ()
+
+
+def test_a_failure_on_the_cluster_quotes_no_data(
+    session: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What an executor reports may hold values; the error does not, nor what it is chained to, nor
+    what pyspark logs.
+    """
+    broken = session.createDataFrame([("secret", 1)], "a string, b int").selectExpr(
+        "CAST(a AS INT) AS a", "b"
+    )
+    with pytest.raises(dps.errors.EventLogError) as caught:
+        dps.events.read(broken, user="a", item="b")
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert caught.value.__cause__ is None
+    assert "secret" not in "".join(capfd.readouterr())
+
+
+def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
+    """CSV by path and tables by name; the default mechanism, with its second look, and a
+    catalog.
+    """
+    lines = [
+        f'{user},"{word}, {word}"'
+        for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1))
+        for user in range(many)
+    ]
+    (tmp_path / "visits.csv").write_text(
+        "\n".join(["who,where", *lines, ",nobody", '77,""']) + "\n"
+    )
+    (tmp_path / "places.csv").write_text('where\n"zoo, zoo"\n"moon"\n"pier, pier"\n')
+    visits = session.read.csv(f"{tmp_path}/visits.csv", header=True).selectExpr(
+        "*", "'x' AS city", "'1.5' AS paid"
+    )
+    visits.createOrReplaceTempView("visits")
+    asked = ["--user", "who", "--item", "where", "--k", "2", "--json", "--epsilon", "4"]
+    public = ["--domain", f"{tmp_path}/places.csv"]
+    (tmp_path / "cities.csv").write_text("city\nx\n")
+    per_city = [
+        *public,
+        "--group",
+        "city",
+        "--groups",
+        f"{tmp_path}/cities.csv",
+        "--max-groups-per-user",
+        "1",
+    ]
+    signed = [*public, "--value", "paid", "--value-clip", "-1,2", "--max-items-per-user", "2"]
+    observed = ["--delta", "1e-6", "--max-items-per-user", "40"]
+    for log, more in (
+        (f"{tmp_path}/visits.csv", observed),
+        *(("visits", each) for each in (public, per_city, signed)),
+    ):
+        released = CliRunner().invoke(app, ["topk", "--engine", "spark", log, *asked, *more])
+        assert released.exit_code == 0, released.output
+        assert json.loads(released.stdout)["selection"]["labels"] == ["zoo, zoo", "pier, pier"]
+    refused = CliRunner().invoke(
+        app,
+        [
+            "topk",
+            "--engine",
+            "spark",
+            "visits.jsonl",
+            *asked,
+            "--delta",
+            "1e-6",
+            "--format",
+            "jsonl",
+        ],
+    )
+    assert "Parquet, CSV or TSV" in refused.stderr
+    session.catalog.dropTempView("visits")
+
+
+def test_files_of_a_table_with_a_log_are_refused_by_path(session: Any, tmp_path: Path) -> None:
+    """By the folder, a part of it, a pattern or an address; what has no log is read."""
+    log = Reading(user="who", item="where")
+    rows = session.createDataFrame(
+        [("ann", "zoo", "DE")], "who string, where string, country string"
+    )
+    marks = {
+        "Delta": "_delta_log/0.json",
+        "Iceberg": "metadata/v1.metadata.json",
+        "Hudi": ".hoodie/x",
+        "Paimon": "snapshot/snapshot-1",
+    }
+    for name, mark in marks.items():
+        folder = tmp_path / f"{name} {{1}}"
+        rows.write.partitionBy("country").parquet(str(folder))
+        assert found(str(folder).replace("{1}", "*"), log)[0].count() == 1
+        (folder / mark).parent.mkdir()
+        (folder / mark).write_text("{}")
+        plain = str(folder).replace("{", "\\{").replace("}", "\\}")
+        for path in ("", "/country=DE", "/*/*.parquet", "/country=DE/"):
+            with pytest.raises(EventLogError, match=f"is an? {name} table") as caught:
+                found(plain + path, log)
+            assert "DE" not in str(caught.value).split("table", 1)[0]
+        with pytest.raises(EventLogError, match=f"is an? {name} table"):
+            found(f"file://{tmp_path}/{name} *", log)
+    empty = tmp_path / "empty"
+    rows.limit(0).write.parquet(str(empty))
+    (empty / "_delta_log").mkdir()
+    (empty / "_delta_log" / "0.json").write_text("{}")
+    with pytest.raises(EventLogError, match="is a Delta table"):
+        found(str(empty), log)
+
+
+def test_old_stamps_of_parquet_are_instants_there_and_here(session: Any, tmp_path: Path) -> None:
+    """Whatever writes them, and whatever the session's zone."""
+    late = [
+        ("ann", "zoo", "2024-10-26 22:30:00"),
+        ("bob", "pier", "2024-10-27 21:30:00"),
+        ("cleo", "pier", "2024-10-27 23:30:00"),
+    ]
+    rows = session.createDataFrame(late, "user string, item string, at string")
+    for kind in ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"):
+        session.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        path = str(tmp_path / kind)
+        rows.selectExpr("user", "item", "to_timestamp(at || '+00:00') AS at").write.parquet(path)
+        session.conf.unset("spark.sql.parquet.outputTimestampType")
+        asked: dict[str, Any] = {"user": "user", "item": "item", **DAY}
+        counted = [
+            dict(zip(one.labels, one.counts, strict=True))
+            for one in (read(path, **asked), read(found(path, Reading(**asked))[0], **asked))
+        ]
+        assert counted == [{"zoo": 1, "pier": 1}] * 2
+
+
+@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
+def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None:
+    """The users of a Spark table are those of the same rows here, who are known when these come
+    again. A period may be empty.
+    """
+    import pandas as pd
+
+    from dpselect.app.continual.state import State
+
+    columns = {name: events(text)[name][:3000] for name in ("user", "item")}
+    rows = pd.DataFrame(columns, dtype=object)
+    kind = "STRING" if text else "BIGINT"
+    whole = [(user, item) for user, item in zip(columns["user"], columns["item"], strict=True)]
+    frame = session.createDataFrame(whole, schema=f"user {kind}, item {kind}")
+    kept = rows.dropna() if text else rows.dropna().convert_dtypes()
+    ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
+    ledger.create_dataset("log", acc.Budget(epsilon=1e6, delta=1e-5), "add_remove")
+    mechanism = dps.ContinualTopK(k=3, periods=3, count="running", scale=0.01, delta=1e-6)
+    opened = dps.continual.open(
+        dps.Session(ledger, "log"), mechanism, state=tmp_path / "state", key="spark"
+    )
+    named = {"user": "user", "item": "item"}
+    first = opened.close(1, frame, **named)
+    assert len(first.labels or ()) == 3
+    opened.close(2, kept, **named)
+    with State.opened(tmp_path / "state") as state:
+        assert state._run("SELECT count(*) FROM users") == [(kept["user"].nunique(),)]
+    assert len(opened.close(3, frame.limit(0), **named).labels or ()) == 3

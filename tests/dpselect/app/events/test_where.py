@@ -1,0 +1,639 @@
+"""Conditions on other columns: one meaning through every source, decided by no row, and nothing in
+them is run.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import event_oracle
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from event_oracle import Sources
+
+from dpselect import events
+from dpselect.app.events.engine import Engine, opened
+from dpselect.app.events.rows import rows
+from dpselect.app.events.where import Condition, conditions
+from dpselect.errors import EventLogError
+
+ROWS: list[tuple[str | None, ...]] = [
+    ("ann", "zoo", "phone", "7"),
+    ("ann", "pier", "o'neil", "10"),
+    ("bob", "zoo", "phone", "12"),
+    ("bob", "pier", "phone", None),
+    ("cat", "park", None, "-3"),
+    ("dan", "zoo", "Phone", "7"),
+    ("eve", "park", 'a "b" = c', "100"),
+]
+NAMES = ["who", "what", "device", "price"]
+ASKED: dict[str, Callable[[Any], bool]] = {
+    "device = phone": lambda row: row[2] == "phone",
+    "device != phone": lambda row: row[2] not in (None, "phone"),
+    "device = o'neil": lambda row: row[2] == "o'neil",
+    'device = "a ""b"" = c"': lambda row: row[2] == 'a "b" = c',
+    "price >= 10": lambda row: row[3] is not None and int(row[3]) >= 10,
+    "price < 7.5": lambda row: row[3] is not None and int(row[3]) < 7.5,
+    "price = 7": lambda row: row[3] == "7",
+    "price = 07": lambda _: False,
+    "what != zoo": lambda row: row[1] != "zoo",
+    "price > 1e9": lambda _: False,
+}
+
+
+TYPED = [(*row[:3], None if row[3] is None else int(row[3])) for row in ROWS]
+
+
+def table() -> pd.DataFrame:
+    return pd.DataFrame(TYPED, columns=NAMES).astype({"price": "Int64"})
+
+
+def source(kind: str, folder: Path) -> Any:
+    """The log, with prices that are integers where there are types."""
+    return table() if kind == "pandas" else getattr(Sources(folder, NAMES), kind)(TYPED)
+
+
+def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
+    more = {"table": "log"} if isinstance(source, str) and "://" in source else {}
+    found = event_oracle.counted(source, user="who", item="what", where=where, **more, **options)
+    return {label: count for label, count in found.items() if count}
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "pandas", "sqlite"])
+def test_a_condition_means_the_same_for_text_and_integers(kind: str, tmp_path: Path) -> None:
+    """What satisfies it is counted and nothing else; a missing value satisfies none; nothing left
+    is an empty log.
+    """
+    log = source(kind, tmp_path)
+    for text, holds in ASKED.items():
+        assert counted(log, text) == Counter(row[1] for row in ROWS if holds(row)), text
+
+
+def test_postgresql(postgres: str) -> None:
+    """A server's columns have their own types; a condition is compared here, and nothing of it
+    reaches the server.
+    """
+    import psycopg
+    import sqlalchemy
+
+    with psycopg.connect(
+        host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True
+    ) as link:
+        link.execute("DROP TABLE IF EXISTS public.log")
+        link.execute(
+            "CREATE TABLE public.log (who text, what text, device text, price int, paid boolean,"
+            " day date)"
+        )
+        with link.cursor() as cursor:
+            cursor.executemany("INSERT INTO log VALUES (%s, %s, %s, %s, true, '2024-05-01')", ROWS)
+    for text, holds in ASKED.items():
+        assert counted(postgres, text) == Counter(row[1] for row in ROWS if holds(row)), text
+    for text in ("paid = true", "day = 2024-05-01"):
+        assert counted(postgres, text) == Counter(row[1] for row in ROWS), text
+    assert counted(postgres, "device = '; DROP TABLE log; --") == {}
+    assert counted(postgres, "paid = t") == {}
+
+
+HOSTILE = [
+    "x' OR '1'='1",
+    "'; DROP TABLE grouped; --",
+    "\\' OR 1=1 --",
+    "phone') OR (1=1",
+    "%",
+    "*",
+    "\u2019 OR \u2018",
+    "e'\\x70'",
+]
+
+
+@pytest.mark.fast(8)
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("kind", ["csv", "json", "pandas", "sqlite"])
+def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) -> None:
+    """A value is compared as it is written, whatever it says; a name is the name of a column, or
+    refused, or of no field.
+    """
+    made = Condition("device", "=", value)
+    log = source(kind, tmp_path)
+    assert counted(log, [made]) == {}
+    assert Condition.of(str(made)) == made
+    named = str(Condition(value, "=", "phone"))
+    if kind == "json":
+        with suppress(EventLogError):  # of a name that the engine has no path for
+            assert counted(log, named) == {}
+        return
+    with pytest.raises(EventLogError, match="where="):
+        counted(log, named)
+
+
+def test_conditions_are_written_in_one_way() -> None:
+    """The same conditions are the same question, in whatever order and with whatever spaces; each
+    is kept once.
+    """
+    stated = conditions(["b>=1", '"a"  =  x y ', "b >= 1"])
+    assert [str(one) for one in stated] == ["a = x y", "b >= 1"]
+    assert str(Condition.of('"a = b" != " c"')) == '"a = b" != " c"'
+    one, other = (
+        events.Reading(user="u", item="i", where=where)
+        for where in (["b>=1", "a = x"], ("a=x", "b >= 1"))
+    )
+    assert one == other
+    assert one.model_dump(exclude_defaults=True)["where"] == ("a = x", "b >= 1")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("who = ann", "column of users"),
+        ("none = 1", "where='none' is not a column"),
+        ("device > x", "not a number"),
+        ("device > nan", "not a number"),
+        ("device ==  x", "two signs"),
+        ("device = ", "lacks a value"),
+        ("= x", "no condition"),
+        ("device", "no condition"),
+        ("device = x\0", "no condition"),
+        (7, "no condition"),
+        ("", "no condition"),
+        ([f"device != {n}" for n in range(9)], "at most 8"),
+    ],
+)
+def test_what_is_refused(where: Any, words: str, tmp_path: Path) -> None:
+    """Before anything is counted, in words that name the field; no value of the log is shown."""
+    with pytest.raises(EventLogError, match=words) as caught:
+        counted(source("csv", tmp_path), where)
+    assert "o'neil" not in str(caught.value)
+
+
+def test_numbers_are_equal_to_numbers(tmp_path: Path) -> None:
+    """1.0 is written in as many ways as there are sources: what is a number there is compared with
+    one, and is no other text.
+
+    So it makes no difference whether a column of pandas is of integers, or of fractions because a
+    row lacks one.
+    """
+    typed = table()
+    made = [typed, *(typed.assign(price=typed["price"].astype(kind)) for kind in (float, object))]
+    (tmp_path / "log.parquet").unlink(missing_ok=True)
+    made[1].to_parquet(tmp_path / "log.parquet")
+    for log in [*made, tmp_path / "log.parquet"]:
+        for one in ("price = 7", "price = 7.0", "price = 7e0"):
+            assert counted(log, one) == {"zoo": 2}
+        assert counted(log, ["price >= 7", "price < 8"]) == {"zoo": 2}
+        assert (
+            counted(log, ["price = 07"])
+            == counted(log, "price = seven")
+            == counted(log, "price = 7.5")
+            == {}
+        )
+        for one in ("price != seven", "price != 7.5"):
+            assert sum(counted(log, one).values()) == 6
+        assert counted(log, "price != 7.0") == {"pier": 1, "zoo": 1, "park": 2}
+    with sqlite3.connect(tmp_path / "real.db") as connection:
+        connection.execute("CREATE TABLE log (who TEXT, what TEXT, price REAL)")
+        connection.execute("INSERT INTO log VALUES ('ann', 'zoo', 1.0)")
+    connection.close()
+    for one in ("price = 1", "price = 1.0", "price >= 1", "price != 2", "price != x"):
+        assert counted(f"sqlite:///{tmp_path / 'real.db'}", one) == {"zoo": 1}
+
+
+ODD: list[Any] = [
+    "7",
+    "x",
+    "",
+    "nan",
+    7,
+    7.5,
+    True,
+    None,
+    float("inf"),
+    [7],
+    {"a": 7},
+    b"7",
+    datetime(2024, 5, 1),
+    date(2024, 5, 1),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "odd = 7",
+        "odd != x",
+        "odd >= 7",
+        "odd = true",
+        "odd = 2024-05-01",
+        "odd.a = 7",
+        "odd.b != 1",
+    ],
+)
+def test_what_cannot_be_compared_satisfies_nothing(text: str, tmp_path: Path) -> None:
+    """Whatever its type and whatever stands in the other rows: it refuses no log, and decides
+    nothing about them.
+    """
+    for values in ([odd] for odd in ODD):
+        alone = counted(
+            pd.DataFrame({"who": ["a"], "what": ["i"], "odd": pd.Series(values, dtype=object)}),
+            text,
+        )
+        more = [odd for odd in ODD if odd is not values[0]]
+        whole = pd.DataFrame(
+            {
+                "who": "a",
+                "what": [f"i{at}" for at in range(len(ODD))],
+                "odd": pd.Series([*values, *more], dtype=object),
+            }
+        )
+        assert ("i0" in counted(whole, text)) == bool(alone), values
+    shown = [odd for odd in ODD if isinstance(odd, str | bool | int | list | dict)]
+    lines = [json.dumps({"who": "a", "what": f"i{at}", "odd": odd}) for at, odd in enumerate(shown)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines))
+    found = counted(tmp_path / "log.jsonl", text)
+    for at, line in enumerate(lines):
+        (tmp_path / "one.jsonl").write_text(line)
+        assert (f"i{at}" in found) == bool(counted(tmp_path / "one.jsonl", text)), line
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        pa.array([b"x"]),
+        pa.array([[1]]),
+        pa.array([{"a": 1}]),
+        pa.array([datetime(2024, 5, 1)]),
+        pa.nulls(1),
+        pa.array([[None]]),
+    ],
+    ids=str,
+)
+def test_no_type_of_a_column_refuses_a_condition(typed: pa.Array, tmp_path: Path) -> None:
+    """A declared type whose values compare with nothing is a column of values that satisfy
+    nothing.
+    """
+    log = pa.table({"who": ["a"], "what": ["i"], "odd": typed})
+    pq.write_table(log, tmp_path / "log.parquet")
+    for one in (log, tmp_path / "log.parquet", pl.from_arrow(log)):
+        for text in ("odd = x", "odd != x", "odd < 5"):
+            assert counted(one, text) == {}
+
+
+def test_a_field_that_no_event_has_is_one_of_nulls(tmp_path: Path) -> None:
+    """JSON lines have no header: were it refused, whether anybody has a field could be asked
+    for.
+    """
+    assert counted(source("json", tmp_path), "devise = phone") == {}
+    assert counted(source("json", tmp_path), "device.maker != phone") == {}
+
+
+@pytest.mark.parametrize("name", ["a..b", ".a", "a."])
+def test_a_name_with_an_empty_part_is_refused_without_a_row(name: str, tmp_path: Path) -> None:
+    """The same words for a file of nothing: else they would tell whether there is a row."""
+    log, told = tmp_path / "log.jsonl", set[str]()
+    for text in ("", '{"who": "a", "what": "i"}\n'):
+        log.write_text(text)
+        for asked in (
+            {"where": f"{name} = 1"},
+            {"where": (), "group": name, "max_groups_per_user": 1},
+        ):
+            with pytest.raises(EventLogError, match="a part of it is empty") as caught:
+                events.read(log, user="who", item="what", **asked)
+            told.add(str(caught.value))
+    assert len(told) == 2, told
+
+
+def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
+    """Conditions are the asker's: what they leave out is checked like the rest, or refusals would
+    tell where it is.
+    """
+    log = tmp_path / "log.csv"
+    log.write_text(
+        "who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n"
+    )
+    window = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
+    with pytest.raises(EventLogError, match="not a time"):
+        counted(log, "device = phone", **window)
+    with pytest.raises(EventLogError, match="finite number"):
+        counted(log, "device = phone", value="paid", value_clip=5.0)
+
+
+def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
+    """Bounds, clips, groups, pairs for two looks and numbers of users read what the conditions
+    leave, and that alone.
+    """
+    log, left = source("csv", tmp_path), table()[table()["price"].fillna(0) >= 7]
+    ways: list[dict[str, Any]] = [
+        {"max_items_per_user": 1, "salt": "s", "clip": 1.0},
+        {"group": "device", "max_groups_per_user": 1, "salt": "s"},
+        {"value": "price", "value_clip": 20.0},
+        {"item": ["what", "device"]},
+        {"within": ["zoo", "none"]},
+    ]
+    for way in ways:
+        asked = {"user": "who", "item": "what", **way}
+        here, there = (events.read(log, where="price >= 7", **asked), events.read(left, **asked))
+        assert here.counts.tolist() == there.counts.tolist(), way
+        assert here.clipped.tolist() == there.clipped.tolist(), way
+        assert here.report == there.report, way
+    with events.pairs(log, user="who", item="what", where="price >= 7") as pairs:
+        assert int(pairs.read().counts.sum()) == 5
+    assert counted(log, "device != phone", null=["Phone", "o'neil"]) == {"park": 1}
+
+
+def satisfying(engine: Engine, log: Any, where: Any) -> list[str]:
+    """The users of events that satisfy conditions."""
+    found = rows(engine, events.Reading(user="who", item="what", where=where).given(log))
+    return [
+        row[0]
+        for row in engine.run(
+            f"SELECT u FROM ({found.sql}) WHERE {found.kept} ORDER BY u", what="log"
+        )
+    ]
+
+
+KINDS_OF_COLUMNS: dict[str, tuple[Callable[[int], Any], list[str]]] = {
+    "int": (int, ["x = 7", "x != 7.0", "x >= 10", "x < 7e0", "x = 07", "x = 1e30", "x != y"]),
+    "numpy ints": (np.int64, ["x = 7.0", "x != 7", "x >= 10", "x <= 7.5", "x != nan"]),
+    "unsigned": (
+        lambda n: np.uint64(2**40 + n),
+        ["x = 1099511627783", "x > 1.09951162778e12", "x != 1099511627783"],
+    ),
+    "float": (lambda n: n / 4, ["x = 1.75", "x != 1.750", "x < 2", "x = 7", "x = 1", "x != inf"]),
+    "numpy floats": (lambda n: np.float64(n / 4), ["x = 1.75", "x < 2", "x >= 1.5", "x != 2e0"]),
+    "short floats": (
+        lambda n: np.float32(n / 10),
+        ["x = 0.5", "x = 0.7", "x < 1", "x != 0.7", "x != x"],
+    ),
+    "halves": (lambda n: np.float16(n / 4), ["x = 1.75", "x < 2", "x != 1.75"]),
+    "bool": (lambda n: n % 3 == 0, ["x = true", "x != true", "x = True", "x = 1", "x > 0"]),
+    "numpy bools": (lambda n: np.bool_(n % 3 == 0), ["x = true", "x != true", "x = 1", "x > 0"]),
+    "str": (lambda n: f"{n:02}", ["x = 07", "x != 07", "x = 7", "x >= 10"]),
+    "numpy str": (lambda n: np.str_(n), ["x = 7", "x != 7", "x = 7.0", "x >= 10"]),
+    "date": (lambda n: date(2024, 5, 1 + n), ["x = 2024-05-07", "x != 2024-05-07", "x > 1"]),
+    "Timestamp": (
+        lambda n: pd.Timestamp(2024, 5, 1 + n),
+        ["x = 2024-05-07", "x != 2024-05-07", "x > 1"],
+    ),
+    "datetime64": (lambda n: np.datetime64("2024-05-01", "ns") + n, ["x != y", "x > 1"]),
+    "timedelta": (lambda n: np.timedelta64(n, "D"), ["x != y", "x > 1"]),
+    "Decimal": (lambda n: Decimal(n) / 4, ["x = 1.75", "x != 1.75", "x < 2"]),
+}
+ADDED: list[Any] = [
+    "n/a",
+    "",
+    None,
+    pd.NA,
+    pd.NaT,
+    float("nan"),
+    [1],
+    {"a": 1},
+    10**30,
+    10**2000,
+    7,
+    7.0,
+    True,
+    b"7",
+    1j,
+]
+ADDED += [
+    np.int64(7),
+    np.bool_(True),
+    np.float32(0.7),
+    np.datetime64("2024-05-01"),
+    np.timedelta64(1, "D"),
+    date(2024, 5, 7),
+]
+ADDED += [
+    datetime(2024, 5, 7),
+    pd.Period("2024-01"),
+    pd.Interval(0, 1),
+    Decimal("1e999999999"),
+    Decimal("NaN"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_COLUMNS)
+def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
+    """One user's value decides which type a column of pandas has, and none of the rows of others
+    that satisfy a condition.
+    """
+    made, asked = KINDS_OF_COLUMNS[kind]
+    held = [{"who": f"u{n}", "what": f"i{n % 3}", "x": made(n)} for n in range(20)]
+    asks: list[Any] = [*asked, ["x = 7", "x != 7.0"], ["x = 7", "x = 7.0"]]
+    typed = pd.DataFrame(held)
+    logs = [("as objects", typed.assign(x=pd.Series([row["x"] for row in held], dtype=object)))]
+    logs += [
+        (repr(value), pd.DataFrame([*held, {"who": "eve", "what": "zoo", "x": value}]))
+        for value in ADDED
+    ]
+    logs += [("no key", pd.DataFrame([*held, {"who": "eve", "what": "zoo"}]))]
+    with opened() as engine:
+        for ask in asks:
+            alone = satisfying(engine, typed, ask)
+            for name, log in logs:
+                assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (
+                    ask,
+                    name,
+                )
+
+
+BESIDE: list[Any] = [None, "text", 3, 3.0, True]
+OF_NUMBERS: list[tuple[str, dict[str, Any]]] = [
+    ("x = 3", {}),
+    ("x = 3.0", {}),
+    ("n = 3.0", {}),
+    ("x != 3", {}),
+    ("x >= 3", {"null": "3"}),
+    ("n >= 3", {"missing": "3.0"}),
+    ("x != 7", {"missing": "-1"}),
+]
+
+
+def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
+    """In a file of its own beside theirs, or in a table of objects: the same rows of the others
+    satisfy a condition, also where a number stands for a missing one.
+    """
+    held = pd.DataFrame(
+        {"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]}
+    )
+    held.to_parquet(tmp_path / "a.parquet")
+    for ask, said in OF_NUMBERS:
+        found = set[tuple[str, ...]]()
+        for value in BESIDE:
+            eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
+            eve.to_parquet(tmp_path / "b.parquet")
+            objects = held.astype({"x": object, "n": object})
+            together = pd.concat([objects, eve.astype({"x": object, "n": object})])
+            for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
+                with opened() as engine:
+                    given = events.Reading(user="who", item="what", where=ask, **said).given(log)
+                    one = rows(engine, given)
+                    users = engine.run(
+                        f"SELECT u FROM ({one.sql}) WHERE {one.kept} ORDER BY u", what="log"
+                    )
+                found.add(tuple(user for (user,) in users if user != "eve"))
+        assert len(found) == 1, (ask, said, found)
+
+
+@pytest.mark.parametrize(
+    "typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"]
+)
+def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
+    """With a declared type, or as objects: the same rows satisfy a condition."""
+    log = pd.DataFrame(
+        {"who": [f"u{n}" for n in range(20)], "what": "i", "x": pd.Series(range(20)).astype(typed)}
+    )
+    with opened() as engine:
+        for ask in ("x = 7", "x = 7.0", "x != 7", "x >= 7", "x < 7.5", "x != y", "x = 07"):
+            assert satisfying(engine, log, ask) == satisfying(
+                engine, log.assign(x=log["x"].astype(object)), ask
+            ), ask
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pd.Period("2024-01"),
+        pd.Interval(0, 1),
+        1j,
+        pd.Timedelta(days=1),
+        np.longdouble(2),
+        np.float16(2),
+    ],
+    ids=repr,
+)
+def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> None:
+    """Of a column that only one user fills, that user's value is the type."""
+    held = [{"who": f"u{n}", "what": "i", "x": None} for n in range(3)]
+    log = pd.DataFrame([*held, {"who": "eve", "what": "i", "x": value}])
+    for typed in (log, log[3:], log.assign(x=log["x"].astype("category"))):
+        assert counted(typed, "x = 1") == {}
+        assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
+
+
+@pytest.mark.parametrize("form", ["{}", "[{}]", "{{'length': {}}}"])
+def test_no_interval_of_a_relation_refuses_a_condition(form: str) -> None:
+    """A negative one, which no Parquet file holds: it is nothing to compare, or refused by the type
+    of its column.
+    """
+    found = set[str]()
+    for days in ("5 days", "-5 days"):
+        value = form.format(f"INTERVAL '{days}'")
+        log = duckdb.connect().sql(f"SELECT 'a' AS who, 'i' AS what, {value} AS x")
+        try:
+            found.add(str(counted(log, "x != 1")))
+        except EventLogError as error:
+            found.add(str(error))
+    assert len(found) == 1, found
+    assert (form == "{}") == (found == {"{}"}), found
+
+
+def test_a_dry_run_looks_at_no_category() -> None:
+    """The categories of a column are those of its rows."""
+    held = pd.Series(["zoo", "pier", 7, 1.5], dtype="category")
+    log = pd.DataFrame({"who": ["a", "b", "c", "d"], "what": held})
+    events.require_columns(log, events.Reading(user="who", item="what"))
+    with pytest.raises(EventLogError, match="Python objects"):
+        counted(log, ())
+
+
+NOTES: dict[str, Any] = {
+    "nobody": pa.nulls(1),
+    "text": pa.array(["x"]),
+    "a number": pa.array([1]),
+    "the field": pa.array([{"flag": 2}]),
+    "another field": pa.array([{"other": 1}]),
+    "a list": pa.array([[{"other": 1}]]),
+    "text within": pa.array([{"flag": "x"}]),
+    "a map": pa.array([[("flag", 1)]], pa.map_(pa.string(), pa.int64())),
+}
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Path) -> None:
+    """Rows decide it where a writer takes types from them: a field that is not there is one of
+    nulls, in a dry run, too.
+    """
+    log = pa.table({"who": ["a"], "what": ["i"], "note": NOTES[note]})
+    pq.write_table(log, tmp_path / "log.parquet")
+    connection = duckdb.connect()
+    made = [tmp_path / "log.parquet", [tmp_path / "log.parquet"], log, connection.from_arrow(log)]
+    if note != "a map":
+        made += [pl.from_arrow(log), pl.from_arrow(log).lazy()]
+    for one in made:
+        for text in ("note.flag = 1", "note.flag.deeper = 1"):
+            reading = events.Reading(user="who", item="what", where=text)
+            events.require_columns(one, reading)
+            assert counted(one, text) == {}
+        with pytest.raises(EventLogError, match=r"where='nota\.flag' is not a column"):
+            counted(one, "nota.flag = 1")
+    connection.close()
+
+
+LONG = {
+    "text": "z" * 3_000_000,
+    "quotes": '"' * 1_500_000,
+    "a number": "0" * 3_000_000 + "1",
+    "as the literal": "y" * 1001,
+}
+LONG_ASKED = {"x = 1": False, f"x = {'y' * 990}": False, "x != 1": True, "x < 5": False}
+
+
+def test_a_long_text_of_sqlite_refuses_no_condition(tmp_path: Path) -> None:
+    """It is no label: where it is only compared, it is what it is to = and !=, and no number; a
+    label of that length refuses.
+    """
+    for name, text in LONG.items():
+        target = tmp_path / f"{name}.db"
+        with sqlite3.connect(target) as connection:
+            connection.execute("CREATE TABLE log (who TEXT, what TEXT, x TEXT, y TEXT)")
+            connection.executemany(
+                "INSERT INTO log VALUES (?, ?, ?, ?)",
+                [("a", "i", "1", ""), ("eve", "zoo", text, "é" * 990_000)],
+            )
+        connection.close()
+        log = f"sqlite:///{target}"
+        for where, holds in LONG_ASKED.items():
+            assert ("zoo" in counted(log, where)) is holds, (name, where)
+        found = event_oracle.counted(
+            log, user="who", item="y", where=["x != 2", "x != 3", "x != 4", "x != 5"], table="log"
+        )
+        assert found["é" * 990_000] == 1
+        if name != "as the literal":
+            for where in ((), "what = i"):
+                with pytest.raises(EventLogError, match="longer than 2 MB"):
+                    event_oracle.counted(log, user="who", item="x", where=where, table="log")
+
+
+def test_a_long_text_of_postgresql_refuses_no_condition(postgres: str) -> None:
+    """The server cuts it, and sends nothing of what is not compared."""
+    import psycopg
+    import sqlalchemy
+
+    with psycopg.connect(
+        host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True
+    ) as link:
+        link.execute("DROP TABLE IF EXISTS public.log")
+        link.execute(
+            "CREATE TABLE public.log (who text, what text, x text, v varchar, n jsonb, c char(3))"
+        )
+        long = "INSERT INTO log VALUES ('eve', 'zoo', %s, %s, %s, '1')"
+        link.execute("INSERT INTO log VALUES ('a', 'i', '1', '1', '1', '1')")
+        link.execute(long, (LONG["text"], LONG["a number"], json.dumps({"a": LONG["text"]})))
+    for where, holds in LONG_ASKED.items():
+        for column in "xv":
+            assert ("zoo" in counted(postgres, column + where[1:])) is holds, (column, where)
+    assert counted(postgres, "n != 1") == {}
+    assert counted(postgres, "x != 2") == counted(postgres, 'c = "1  "') == {"i": 1, "zoo": 1}

@@ -1,0 +1,197 @@
+"""`dpselect.topk`: the command, in Python."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.app.release import answer, run
+from dpselect.app.release.question import Question, choose
+from dpselect.app.spec import TopKSpec
+from dpselect.plan.default import GENEROUS
+
+# 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
+LOG = pd.DataFrame(
+    [
+        (f"u{user}", item)
+        for item, users in (("a", 900), ("b", 600), ("c", 300))
+        for user in range(users)
+    ]
+)
+LOG.columns = pd.Index(["who", "where"])
+ASK: dict[str, Any] = {"user": "who", "item": "where", "k": 2}
+
+
+@pytest.mark.slow
+def test_an_answer_has_items_values_and_a_guarantee() -> None:
+    """Items in order, no values unless asked for, the guarantee within the budget; a repr and HTML
+    that show them as text.
+
+    What is large is warned of by public numbers alone, so that the warning tells nothing about the
+    log.
+    """
+    plain = dps.topk(LOG.replace({"a": "<b>\x1b[31m"}), **ASK, epsilon=100.0, delta=1e-3)
+    assert (plain.items, plain.values, plain.charge) == (("<b>\x1b[31m", "b"), None, None)
+    assert "<b>" not in plain._repr_html_()
+    assert "\x1b" not in repr(plain)
+    assert all(
+        words in repr(plain)
+        for words in ("epsilon 100 protects hardly anybody", "one user in 1,000")
+    )
+    assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())
+    assert plain.guarantee.points[0].epsilon is not None
+    assert plain.guarantee.points[0].epsilon <= 100.0
+    counted = dps.topk(LOG, **ASK, epsilon=100.0, domain=["a", "b", "c"], with_counts=True)
+    # Laplace noise of scale 1 at most: beyond with e^-40
+    assert counted.values == pytest.approx((900, 600), abs=40)
+    assert "users" in repr(counted)
+    assert "<td>a</td>" in counted._repr_html_()
+    assert list(counted.to_pandas()["item"]) == ["a", "b"]
+    assert isinstance(table := counted.to_polars(), pl.DataFrame)
+    assert list(table["item"]) == ["a", "b"]
+    assert (
+        table.columns == counted.to_arrow().column_names == ["rank", "item", "users", "low", "high"]
+    )
+    assert list(counted.columns()) == table.columns
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(
+    tmp_path: Path, delta: float | None
+) -> None:
+    """A refusal names what the dataset can pay for, whatever delta the call states; the remedy that
+    it names works.
+    """
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
+        ledger.create_dataset("pure", acc.Budget(epsilon=3.0), "add_remove")
+        ask: dict[str, Any] = {
+            **ASK,
+            "epsilon": 1.0,
+            "delta": delta,
+            "ledger": ledger,
+            "dataset": "pure",
+        }
+        with pytest.raises(
+            dps.errors.InvalidRequest,
+            match=r"budget has no delta.*a public list of items \(domain=\)",
+        ):
+            dps.topk(LOG, **ask)
+        listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1}
+        with pytest.raises(
+            acc.errors.CalibrationError,
+            match="dataset's budget has no delta, so choose a mechanism",
+        ):
+            dps.topk(LOG, **listed, mechanism="oneshot_top_k", noise="gaussian")
+        assert list(ledger.entries("pure")) == []
+        dps.topk(LOG, **listed)
+        assert [entry.action for entry in ledger.entries("pure")] == ["charge", "release"]
+
+
+def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:
+    """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is
+    read; each is on record.
+    """
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
+        ledger.create_dataset(
+            "log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove"
+        )
+        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True}
+        ask |= {"ledger": ledger, "dataset": "log", "actor": "grace", "label": "a trial"}
+        first = dps.topk(LOG, **ask)
+        assert (
+            first.left
+            == "log: budget: epsilon 10, delta 4e-6; used: 25%; cost as charged: epsilon 1, delta"
+            " 1e-6; left: 3 more releases like this one"
+        )
+        for _ in range(3):
+            dps.topk(LOG, **ask)
+        with pytest.raises(acc.BudgetExceeded):
+            dps.topk("no such log", **ask)
+        charges = [entry for entry in ledger.entries("log") if entry.action == "charge"]
+        assert [(entry.actor, entry.label) for entry in charges] == [("grace", "a trial")] * 4
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"epsilon": None}, acc.errors.InvalidBudget, "give epsilon="),
+        ({"color": "red"}, dps.errors.InvalidRequest, "color= is not known"),
+        ({"within": ["a"]}, dps.errors.InvalidRequest, "within= is not known"),
+        ({"clip_norm": "l1"}, dps.errors.InvalidRequest, "clip_norm= is not known"),
+        ({"clip": (1.0, 2.0), "max_items_per_user": 5}, dps.errors.InvalidRequest, "one clip="),
+        ({"ledger": "sqlite:///x.db"}, dps.errors.InvalidRequest, "dataset="),
+        ({"period": "2024-01"}, dps.errors.InvalidRequest, "ledger="),
+        ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),
+        ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
+        (
+            {"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]},
+            acc.errors.CalibrationError,
+            "Raise the budget",
+        ),
+        ({"k": 0}, dps.errors.InvalidRequest, "k"),
+        (
+            {"mechanism": "racing_top_k"},
+            dps.errors.InvalidMechanism,
+            r"clip the users \(clip=\), or bound their items",
+        ),
+        (
+            {"salt": "s", "mechanism": "limited_domain"},
+            dps.errors.InvalidRequest,
+            "without max_items_per_user= all are",
+        ),
+        (
+            {"salt": "s", "domain": ["a", "b", "c"]},
+            dps.errors.InvalidRequest,
+            "without max_items_per_user= all are",
+        ),
+        (
+            {"group": "where", "item": "what", "noise": "laplace"},
+            dps.errors.InvalidRequest,
+            "kbar=, noise=, with_counts=",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], words: str) -> None:
+    """Every keyword is read or refused: what is not known raises, a contribution bound too."""
+    with pytest.raises(error, match=words):
+        dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
+
+
+@pytest.mark.slow
+def test_a_budget_that_shows_nothing_is_released_all_the_same() -> None:
+    """No threshold of so little is passed by any count."""
+    assert dps.topk(LOG, **{**ASK, "epsilon": 1e-3, "delta": 1e-12}).items == ()
+
+
+def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
+    """The default keeps a part of a heavy user's items by the stated salt, and prints it."""
+    rows = [(user, f"i{item}") for user in range(30) for item in range(310 if user < 3 else 40)]
+    log = pd.DataFrame(rows, columns=["who", "where"])
+    asked: Any = {"user": "who", "item": "where", "k": 40, "epsilon": 1.0, "delta": 1e-6}
+    question = Question.of(log, TopKSpec(**asked, salt="pepper"))
+    choice = choose(question)
+    assert choice.max_items_per_user == GENEROUS
+    with ExitStack() as stack:
+        read = run._read(question, choice, stack, log, None)
+        again = run._read(question, choice, stack, log, None)
+    assert read.salt == "pepper"
+    assert read.scores.labels == again.scores.labels
+    assert read.scores._values.tolist() == again.scores._values.tolist()
+
+
+def test_a_release_without_a_ledger_warns_once() -> None:
+    """Nobody keeps account of it: a warning says so, the first time in a process."""
+    answer.warn_unrecorded.cache_clear()
+    with pytest.warns(answer.Unrecorded, match="is not recorded"):
+        dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
