@@ -303,8 +303,11 @@ def test_commands_that_pages_name_exist() -> None:
 def test_every_package_has_a_reference_page() -> None:
     """Each package with public names has a page that lists them with their docstrings."""
     packages = {
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for path in (ROOT / "dpselect").glob("*/__init__.py")
+        f"dpselect.{path.parent.name if path.stem == '__init__' else path.stem}"
+        for path in [
+            *(ROOT / "dpselect").glob("*/__init__.py"),
+            *(ROOT / "dpselect").glob("*.pyi"),
+        ]
     }
     documented = {page.stem for page in (DOCS / "reference").glob("*.md")}
     assert {
