@@ -41,7 +41,7 @@ def _command(name: str) -> Iterator[str]:
         lines = "\n".join(_call(f"{name} {call}") for call in calls)
         yield f"```bash\n{lines}\n```"
     for below in getattr(command, "commands", ()):
-        yield f"### `dpselect {name} {below}`"
+        yield f"## `dpselect {name} {below}`"
         yield from _command(f"{name} {below}")
     if not hasattr(command, "commands"):
         yield _folded(name, command)

@@ -12,12 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 import command_pages
 import name_pages
 import notebook_pages
+import reference_pages
 import sample_report
 import theorem_pages
 
 import dpselect
-from accounting.frozen import Frozen
-from dpselect.app.cli.mechanisms import explained
 
 project = "dpselect"
 author = "the dpselect authors"
@@ -33,7 +32,7 @@ extensions = [
     "sphinx-mathjax-offline",
     "sphinx_copybutton",
 ]
-source_suffix = {".md": "markdown"}
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
@@ -76,49 +75,16 @@ html_theme_options = {"navigation_with_keys": False}
 suppress_warnings = ["myst.header"]
 
 
-def _once(
-    app: Any, _what: str, name: str, value: object, _skip: bool, _options: Any
-) -> bool | None:
-    """What `dpselect` exports itself is described there, and not again with the package that it
-    comes from.
-    """
-    inside = app.env.docname.startswith("reference/dpselect.")
-    return (
-        True
-        if inside and getattr(dpselect, name.rpartition(".")[2], None) is value
-        else None
-    )
-
-
-def _fields(
-    _app: Any, what: str, _name: str, value: Any, _options: Any, lines: list[str]
-) -> None:
-    """A model's fields that its docstring does not list are shown with those that it does, as a
-    base or the field says.
-    """
-    if what == "class" and issubclass(value, Frozen):
-        listed = [
-            place for place, line in enumerate(lines) if line.startswith(":param")
-        ]
-        own = {lines[place].split(":")[1].removeprefix("param ") for place in listed}
-        more = [
-            f":param {name}: {words}"
-            for name, words in explained(value).items()
-            if words and name not in own and name != "kind"
-        ]
-        lines[:] = (
-            [*lines[: listed[0]], *more, *lines[listed[0] :]]
-            if listed
-            else [*lines, "", *more]
-        )
-
-
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("config-inited", reference_pages.write)
     app.connect("source-read", command_pages.expand)
     app.connect("source-read", name_pages.expand)
     app.connect("source-read", notebook_pages.expand)
+    app.connect("source-read", reference_pages.expand)
     app.connect("source-read", theorem_pages.expand)
-    app.connect("autodoc-skip-member", _once)
-    app.connect("autodoc-process-docstring", _fields, priority=900)
+    app.connect(
+        "autodoc-process-docstring", reference_pages.parameters_as_table, priority=900
+    )
+    app.connect("autodoc-process-docstring", theorem_pages.link_docstring, priority=950)
     app.connect("build-finished", sample_report.write)

@@ -20,10 +20,7 @@ _THEOREM = re.compile(
 def theorems() -> str:
     """Title, page and statement of all theorems by name, as JSON with one name on a line."""
     found: dict[str, list[list[str]]] = {}
-    for path in (
-        DOCS / "theorems.md",
-        *sorted((DOCS / "theorems").glob("*.md")),
-    ):
+    for path in sorted((DOCS / "theorems").glob("*.md")):
         for name, title, words in _THEOREM.findall(path.read_text()):
             found.setdefault(name, []).append(
                 [title, str(path.relative_to(DOCS)), _statement(words)]

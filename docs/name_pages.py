@@ -24,6 +24,14 @@ def expanded(text: str) -> str:
     return _MARK.sub(lambda found: "\n".join(_section(found[1])), text)
 
 
+def page_of(package: str, name: str) -> str:
+    """Name of the page of a public name, below reference/names."""
+    home = importlib.import_module(package)
+    # Names that differ in case only would be one file on some disks.
+    clash = name.islower() and name.capitalize() in getattr(home, "__all__", ())
+    return f"{package}.{name}{'-function' if clash else ''}"
+
+
 def _section(package: str) -> Iterator[str]:
     module = importlib.import_module(package)
     yield _first(module)
@@ -44,8 +52,8 @@ def _line(package: str, name: str, value: object) -> str:
         shown = f"[`{name}`]({page})"
     elif inspect.isclass(value) or inspect.isfunction(value):
         own = getattr(importlib.import_module("dpselect"), name, None) is value
-        home = "dpselect" if own else package
-        shown = f"{{py:obj}}`{name} <{home}.{name}>`"
+        page = page_of("dpselect" if own else package, name)
+        shown = f"[`{name}`](reference/names/{page}.rst)"
     else:
         return f"| `{name}` | a constant or type alias |"
     return f"| {shown} | {_first(value).replace('|', chr(92) + '|')} |"

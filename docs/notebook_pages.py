@@ -15,6 +15,7 @@ NOTEBOOKS = Path(__file__).resolve().parents[1] / "notebooks"
 _MARK = re.compile(r"^<!-- notebook: (\w+) -->$", flags=re.MULTILINE)
 # A fence longer than any that an output holds.
 _FENCE = "`" * 6
+_TABLE = "text/markdown"
 _WIDE, _MANY = 100, 40  # columns and lines of an output that is shown at once
 
 
@@ -35,8 +36,8 @@ def markdown(path: Path) -> str:
 
 
 def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
-    """Of a cell of code: its pictures, the code, folded where it is settings or draws, and all of
-    its text as one block.
+    """Of a cell of code: its pictures, the code, folded where it is settings or draws, all of its
+    text as one block, and its tables.
     """
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
@@ -53,7 +54,7 @@ def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
     texts = (
         output.get("text", output.get("data", {}).get("text/plain", []))
         for output in cell["outputs"]
-        if not _drawn(output)
+        if not {"image/png", _TABLE} & output.get("data", {}).keys()
     )
     if text := "\n".join(
         joined for lines in texts if (joined := "".join(lines).rstrip()).strip()
@@ -62,6 +63,7 @@ def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
         block = f"{_FENCE}text\n" + "\n".join(lines) + f"\n{_FENCE}"
         many = len(lines) > _MANY
         yield _closed(f"Output: {len(lines)} lines", block) if many else block
+    yield from ("".join(shown[_TABLE]) for shown in data if _TABLE in shown)
 
 
 def _closed(title: str, block: str) -> str:
@@ -73,10 +75,6 @@ def _wrapped(line: str) -> list[str]:
     if "  " in line.strip():
         return [line]
     return textwrap.wrap(line, _WIDE, subsequent_indent="    ") or [line]
-
-
-def _drawn(output: dict[str, Any]) -> bool:
-    return "image/png" in output.get("data", {})
 
 
 def _picture(base64: str) -> str:

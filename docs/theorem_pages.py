@@ -1,12 +1,24 @@
-"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded. The
-text stays plain Markdown.
+"""Pages of theorems: statements in blocks, long formulas on lines of their own, proofs folded, and
+a link wherever a page or a docstring cites one. The text stays plain Markdown.
 """
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+_DOCS = Path(__file__).parent
+_NAME = re.compile(r"\b[A-Z]{1,2}\d+[a-z]?\b")
+_LIST = r"[A-Z]{1,2}\d+[a-z]?(?:(?:,\s+|\s+and\s+|\s+to\s+)[A-Z]{1,2}\d+[a-z]?)*"
+_CITED = re.compile(rf"\bTheorems?\s+{_LIST}|\({_LIST}\)")
+_STATED = re.compile(r"^#{2,4} ([A-Z]+\d+[a-z]?)\b.*", re.MULTILINE)
+# Code, formulas, headings, links and their addresses, on a page in Markdown.
+_FIXED = re.compile(
+    r"(^```.*?^```|`[^`\n]*`|^#.*?$|\$\$.+?\$\$|\$[^$]+\$|\[[^\]\n]*\]\([^)\n]*\))",
+    re.MULTILINE | re.DOTALL,
+)
 _HEADING = re.compile(r"^(?=#{1,4} )", re.MULTILINE)
 _THEOREM = re.compile(r"#{2,4} [A-Z]+\d+")
 # A proof ends with [], or with its paragraph where it has none.
@@ -20,9 +32,63 @@ _PART = re.compile(r"\((?:[ivx]+|[a-z])\) ")
 
 
 def expand(_app: Any, page: str, source: list[str]) -> None:
-    """Sphinx's event source-read: fold the pages of theorems."""
-    if page == "theorems" or page.startswith("theorems/"):
-        source[0] = folded(source[0])
+    """Sphinx's event source-read: fold the pages of theorems, link to them on all."""
+    if page.startswith("theorems/"):
+        chapter = page.rpartition("/")[2]
+        text = _anchored(folded(source[0]), chapter)
+    else:
+        chapter, text = page, source[0]
+    parts = _FIXED.split(text)
+    source[0] = "".join(
+        part if place % 2 else linked(part, chapter, "{{ref}}`{} <{}>`")
+        for place, part in enumerate(parts)
+    )
+
+
+def _anchored(text: str, chapter: str) -> str:
+    return _STATED.sub(
+        lambda found: f"({_label(chapter, found[1])})=\n\n{found[0]}", text
+    )
+
+
+def link_docstring(
+    _app: Any, _what: str, name: str, _value: Any, _options: Any, lines: list[str]
+) -> None:
+    """Sphinx's event autodoc-process-docstring: link the theorems that a docstring cites."""
+    lines[:] = linked("\n".join(lines), name, ":ref:`{} <{}>`").split("\n")
+
+
+def linked(text: str, place: str, role: str) -> str:
+    """The text with a link for each theorem after that word, or alone in brackets; on pages of
+    theorems for each.
+    """
+    states = _chapters()
+
+    def link(found: re.Match[str]) -> str:
+        chapters = states.get(found[0], ())
+        if not chapters:
+            return found[0]
+        own = [one for one in chapters if one == place]
+        near = [one for one in chapters if ("pate" in one) == ("pate" in place)]
+        return role.format(found[0], _label((own or near or chapters)[0], found[0]))
+
+    if place in {chapter for chapters in states.values() for chapter in chapters}:
+        return _NAME.sub(link, text)
+    return _CITED.sub(lambda cited: _NAME.sub(link, cited[0]), text)
+
+
+@cache
+def _chapters() -> dict[str, tuple[str, ...]]:
+    """The chapters that state each theorem."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path in sorted((_DOCS / "theorems").glob("*.md")):
+        for name in re.findall(_STATED, path.read_text()):
+            found[name] = (*found.get(name, ()), path.stem)
+    return found
+
+
+def _label(chapter: str, name: str) -> str:
+    return f"theorem-{chapter}-{name}".lower().replace("_", "-")
 
 
 def folded(text: str) -> str:

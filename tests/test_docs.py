@@ -14,10 +14,7 @@ from dpselect.app.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
-THEOREMS = "\n".join(
-    page.read_text()
-    for page in [ROOT / "docs/theorems.md", *sorted((ROOT / "docs/theorems").glob("*.md"))]
-)
+THEOREMS = "\n".join(page.read_text() for page in sorted((ROOT / "docs/theorems").glob("*.md")))
 STATED = set(re.findall(r"^#+ ([A-Z]\d+[a-z]?)\b", THEOREMS, flags=re.MULTILINE))
 SOURCES = sorted(
     p for package in ("accounting", "dpselect") for p in (ROOT / package).rglob("*.py")

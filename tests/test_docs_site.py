@@ -108,6 +108,33 @@ def test_the_site_builds_without_warnings(site: Path) -> None:
     assert len(unlinked) <= 7  # packages without a page of their own
 
 
+@pytest.mark.slow
+def test_every_public_name_has_a_page_with_its_parameters(site: Path) -> None:
+    """The links of the list of names lead to pages, and a call is described by a table of
+    parameters with their types.
+    """
+    links = re.findall(r'href="(reference/names/[^"#]+)"', (site / "api.html").read_text())
+    assert len(set(links)) > 130
+    assert [link for link in links if not (site / link).exists()] == []
+    for name in ("dpselect.topk", "dpselect.OneshotTopK", "dpselect.plan", "accounting.Budget"):
+        page = (site / f"reference/names/{name}.html").read_text()
+        table = re.search(r'<table class="[^"]*parameters.*?</table>', page, re.DOTALL)
+        assert table is not None, name
+        assert "float | None" in re.sub("<[^>]+>", "", table[0]), name
+
+
+@pytest.mark.slow
+def test_theorems_are_linked_where_the_reference_cites_them(site: Path) -> None:
+    """No docstring on a page of the reference names a theorem without a link to its statement."""
+    cited = linked = 0
+    for page in (site / "reference").rglob("*.html"):
+        words = re.sub(r"<(?!/?a\b)[^>]+>", "", page.read_text())
+        cited += len(re.findall(r"\bTheorems?\s+[A-Z]{1,2}\d+\b", words))
+        linked += len(re.findall(r"\bTheorems?\s+<a [^>]*#theorem-", words))
+    assert cited == 0
+    assert linked > 40
+
+
 # Names of code that a page breaks, and whether it is wider than the window.
 BROKEN = """<script>addEventListener("load", () => {
   const broken = [], root = document.documentElement;
@@ -132,7 +159,9 @@ BROKEN = """<script>addEventListener("load", () => {
     CHROMIUM is None and os.environ.get("DPSELECT_TEST_SERVERS") != "required",
     reason="no Chromium here: apt-get install chromium",
 )
-@pytest.mark.parametrize("page", ["start", "choosing", "logs", "cli", "reference/dpselect"])
+@pytest.mark.parametrize(
+    "page", ["start", "choosing", "logs", "commands/topk", "reference/names/dpselect.topk"]
+)
 def test_pages_fit_a_phone(site: Path, page: str, tmp_path: Path) -> None:
     """In a window of 390 pixels tables and blocks of code scroll, and no name or option breaks
     inside.
@@ -195,9 +224,7 @@ def test_code_fits_a_page() -> None:
         ] == []
 
 
-@pytest.mark.parametrize(
-    "page", [DOCS / "theorems.md", *sorted((DOCS / "theorems").glob("*.md"))], ids=_name
-)
+@pytest.mark.parametrize("page", sorted((DOCS / "theorems").glob("*.md")), ids=_name)
 def test_nothing_is_lost_where_proofs_are_folded(page: Path) -> None:
     """Taking away what the site adds gives the page back; every proof is folded, and every theorem
     has a statement.
@@ -223,7 +250,6 @@ def test_citations_are_in_the_bibliography() -> None:
         r" \(?((?:19|20)\d\d)\b"
     )
     pages = [
-        DOCS / "theorems.md",
         DOCS / "errata.md",
         *(DOCS / "theorems").glob("*.md"),
         *(DOCS / "mechanisms").glob("*.md"),
@@ -277,8 +303,11 @@ def test_commands_that_pages_name_exist() -> None:
 def test_every_package_has_a_reference_page() -> None:
     """Each package with public names has a page that lists them with their docstrings."""
     packages = {
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for path in (ROOT / "dpselect").glob("*/__init__.py")
+        f"dpselect.{path.parent.name if path.stem == '__init__' else path.stem}"
+        for path in [
+            *(ROOT / "dpselect").glob("*/__init__.py"),
+            *(ROOT / "dpselect").glob("*.pyi"),
+        ]
     }
     documented = {page.stem for page in (DOCS / "reference").glob("*.md")}
     assert {

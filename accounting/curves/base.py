@@ -31,7 +31,7 @@ class Curve(Frozen, ABC):
 
     A curve is immutable and hashable, and curves with equal JSON are equal. Every member states,
     for two outputs P and Q of neighboring inputs (either way round), outside an event of
-    probability at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md), bounds on
+    probability at most `delta0` ("identical until bad", Theorem A1), bounds on
     their Renyi divergences, a zCDP parameter `rho` and a pure epsilon, `core_epsilon`. Members know
     nothing about repetition: `a + b` and `n * a` build a `Composed`.
     """

@@ -238,7 +238,7 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
     (c2,) = re.findall(r'<details id="theorem-C2".*?</details>', text, re.DOTALL)
     assert "BoundedRange" in c2
     assert re.search(r"If <math>.*?</math> takes values in an interval", c2)
-    assert "<code>docs/theorems.md</code>, C2" in c2
+    assert "<code>docs/theorems/curves.md</code>, C2" in c2
 
 
 @pytest.mark.parametrize(
