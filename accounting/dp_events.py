@@ -92,13 +92,21 @@ def poisson_sampled(
     if rate == 1:
         return curve
     rate, parts = float(rate), curve.parts if isinstance(curve, Composed) else ((1, curve),)
-    if isinstance(curve, PureDP | ApproxDP):
-        epsilon, delta = _less(curve.core_epsilon, rate), _times(rate, curve.delta0)
-        return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     if curve.core_epsilon > 0 and all(isinstance(part, GaussianDP) for _, part in parts):
         return SampledGaussianDP(mu=GaussianDP.of_rho(curve.rho).mu, rate=rate)
     if isinstance(curve, LaplaceDP) and curve.epsilon0 > 0:
         return SampledNoiseDP(noise="laplace", shift=curve.epsilon0, rate=rate)
+    return _amplified(curve, rate)
+
+
+def _amplified(curve: Curve, rate: float) -> Curve:
+    """Return the curve of a mechanism on a sample that holds a user with this probability.
+
+    Theorem G5, for Poisson samples under add_remove and samples of fixed size under replace_one.
+    """
+    if isinstance(curve, PureDP | ApproxDP):
+        epsilon, delta = _less(curve.core_epsilon, rate), _times(rate, curve.delta0)
+        return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     points = [
         (_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)
     ]
@@ -132,9 +140,10 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
 
     Args:
         event: a NoOp, Gaussian, Laplace, DiscreteLaplace, RandomizedResponse or ZCD event; a
-            composition or a Poisson sample of them; or the best of a random number of runs of one.
-            Samples are assumed to be kept secret, as in dp-accounting. If the installed version has
-            them, also DiscreteGaussian, EpsilonDelta, ExponentialMechanism and PermuteAndFlip.
+            composition or a Poisson sample of them, or under replace_one a sample of fixed size;
+            or the best of a random number of runs of one. Samples are assumed to be kept secret, as
+            in dp-accounting. If the installed version has them, also DiscreteGaussian,
+            EpsilonDelta, ExponentialMechanism and PermuteAndFlip.
         relation: the neighboring relation. It has to be stated, because events carry none and
             dp-accounting assumes add_remove. Noise is relative to the norm of one user's
             contribution, so replacing it costs twice as much. Randomized response exists under
@@ -328,6 +337,31 @@ def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> C
     return Composed.of([(count, from_dp_event(event.event, relation))])
 
 
+def _without_replacement(
+    event: dp_event.SampledWithoutReplacementDpEvent, relation: Relation
+) -> Curve:
+    """Return the curve of a secret sample of fixed size, of a fixed number of users."""
+    if relation != "replace_one":
+        raise NoEquivalent(
+            "SampledWithoutReplacementDpEvent has no curve under add_remove, because its number of"
+            " users is fixed. Pass relation='replace_one'"
+        )
+    users, size = (
+        checked_integer(
+            f"SampledWithoutReplacementDpEvent.{name}",
+            getattr(event, name),
+            "a number of users",
+            least=0,
+            error=InvalidCurve,
+        )
+        for name in ("source_dataset_size", "sample_size")
+    )
+    if size > users:
+        raise InvalidCurve(f"sample_size={size} must be at most source_dataset_size={users}")
+    curve = from_dp_event(event.event, relation) if size else zero()
+    return curve if size in (0, users) else _amplified(curve, _up(size / users))
+
+
 def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relation) -> Curve:
     base = from_dp_event(event.event, relation)
     if event.shape == math.inf:
@@ -432,6 +466,7 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
         if event.sampling_probability
         else zero()
     ),
+    "SampledWithoutReplacementDpEvent": _without_replacement,
     "RepeatAndSelectDpEvent": _repeat_and_select,
     "ComposedDpEvent": lambda event, relation: Composed.of(
         [(1, from_dp_event(part, relation)) for part in event.events]
@@ -466,9 +501,6 @@ _REFUSED: dict[str, str] = {
         "it states no guarantee. Replace it by the event of the mechanism that ran"
     ),
     "SampledWithReplacementDpEvent": (
-        "no bound for it is proved here. Convert the inner event for a valid, looser curve"
-    ),
-    "SampledWithoutReplacementDpEvent": (
         "no bound for it is proved here. Convert the inner event for a valid, looser curve"
     ),
     "SingleEpochTreeAggregationDpEvent": (

@@ -46,6 +46,11 @@ def log1mexp(x: FloatArray) -> FloatArray:
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
+def widened(low: FloatArray, high: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+    """Return bounds moved apart, each by a share of 1 + its size."""
+    return low - share * (1.0 + np.abs(low)), high + share * (1.0 + np.abs(high))
+
+
 _CLASSES: Final[dict[str, type[Noise]]] = {}
 
 
@@ -101,7 +106,6 @@ class Noise(ABC):
                 raise TypeError(f"{cls.__name__}: a noise is called {cls.name!r} already")
             _CLASSES[cls.name] = cls
 
-    @final
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -167,9 +171,7 @@ class Noise(ABC):
         """
         with np.errstate(all="ignore"):
             lower, upper = self._isf(high), self._isf(low)
-        return lower - _ALLOWANCE * (1.0 + np.abs(lower)), upper + _ALLOWANCE * (
-            1.0 + np.abs(upper)
-        )
+        return widened(lower, upper, _ALLOWANCE)
 
     @abstractmethod
     def isf_ball(self, q: arb) -> arb:
@@ -557,8 +559,13 @@ ThresholdNoise = Literal["exponential", "laplace", "gaussian"]
 GapNoise = Literal["gumbel", "gaussian"]
 
 
-def by_name(name: NoiseName) -> Noise:
-    """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string."""
+def by_name(name: NoiseName | Noise) -> Noise:
+    """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string.
+
+    A distribution is returned as it is.
+    """
+    if isinstance(name, Noise):
+        return name
     if name not in _MEMBERS:
         known = ", ".join(_MEMBERS)
         raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")

@@ -35,7 +35,8 @@ from accounting.ledger.request import Chargeable, require_known
 from accounting.process_state import ProcessState
 from accounting.remaining import Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
-from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
+from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.mechanisms.repeat_and_select import Best, RepeatAndSelect, Run
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections

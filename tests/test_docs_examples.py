@@ -214,6 +214,6 @@ def test_the_page_on_extending_runs_as_one_program(tmp_path: Path) -> None:
 
 def test_the_page_on_extending_has_all_its_parts() -> None:
     """Of the first example the module, the law case, the laws and the mutant; of the second the
-    module and its laws.
+    module and its laws; and a noise.
     """
-    assert len(EXTENDING) == 6
+    assert len(EXTENDING) == 7

@@ -33,7 +33,7 @@ import dpselect as dps
 from accounting.convert.pld.hull import Hull
 from accounting.convert.renyi import invert_profile
 from dpselect import pate, ranking, verify
-from dpselect.mechanisms.base import settings_of
+from dpselect.mechanisms.traits import settings_of
 
 DELTA = 1e-6
 RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = (

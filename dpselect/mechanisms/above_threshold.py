@@ -15,17 +15,19 @@ from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
+from dpselect.mechanisms.ranks import blocks, first, margins
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import ThresholdNoise, ThresholdPrice, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
-from dpselect.verify.quadrature import NoisyComparisons, gumbel_softmax
+from dpselect.verify.quadrature import NoisyComparisons, gumbel_softmax, require_enumerable
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further

@@ -1,67 +1,41 @@
-"""Canonical Lipschitz top-k: the whole set in one exact draw, by branch and bound.
-
-Classes of equally scored sets are divided until one of them has certainly won.
-
-With ranks 1..m, class (h, t) holds the sets with the ranks 1..h, without rank h + 1, whose lowest
-rank is t. All its C(t-h-2, k-h-1) members have the score gamma x_[t] - (1 - gamma) x_[h+1]. For
-gamma = 1 the missing rank does not matter: class t has C(t-1, k-1). The true top set is a class of
-its own: x_[k] takes the place of the missing score if `top_set` is "tied", x_[k+1] if it is "gap".
-A row is the run of classes that share h, with t from `first` to m.
-
-A block is a run of classes of one row. The largest noise over all its sets is drawn first, because
-it bounds the scores of all of them. Blocks that cannot win are put aside, and the others are split.
-The child with the largest noise is chosen in proportion to the children's sizes, and the noise of
-the other children is drawn anew, below the parent's. This is the joint distribution of the maxima
-(as in A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide most comparisons,
-and ball arithmetic with more bits the rest (Theorem M9).
-"""
+"""Canonical Lipschitz top-k: the largest noisy score over all sets of k candidates."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
+from collections.abc import Collection
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 import scipy
-from flint import arb, ctx, fmpq, fmpz
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
+from dpselect.hazard_noise import AnyLipschitzNoise
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
-from dpselect.mechanisms.ranks import Ranked, centered, draw_sequences, half_below, ranked_rows
+from dpselect.mechanisms.ranks import centered
 from dpselect.mechanisms.release import release
-from dpselect.noise import LipschitzNoise, Noise, by_name, in_words, log1mexp
+from dpselect.mechanisms.traits import EPSILON, Traits
+from dpselect.noise import LipschitzNoise, Noise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import (
-    Floats,
-    Indices,
-    LazyUniform,
-    Words,
-    WordSource,
-    contest_bounds,
-    estimates,
-    precision,
-    rational,
+from dpselect.sampling.contest import Floats
+from dpselect.sampling.ranked import Ranked
+from dpselect.sampling.set_classes import (
+    Classes,
+    RowClasses,
+    TopSet,
+    draw_class,
+    draw_members,
+    draw_rows,
 )
-from dpselect.sampling.discrete import picked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import argmax_probabilities, legendre
-
-_EXACT = 16  # below it the remainder of Stirling's formula is read from a table
-_LOG_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form
-_SHORT = 64  # coefficients C(n, r) of r up to here are computed as integers
-_LOST = 64  # bits that the differences of log-gammas may lose, for n below 2^60
-_SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
+from dpselect.verify.quadrature import argmax_probabilities, legendre, require_enumerable
 
 _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one row by blocks
 
@@ -78,6 +52,7 @@ class CanonicalTopK(Mechanism):
     Args:
         gamma: in [1/2, 1]. 1/2 scores the gap between the set and the rest, and 1 only the set's
             least score (cheaper to draw).
+        noise: name of the noise, or a `dpselect.hazard_noise.HazardNoise` of your own.
         top_set: score of the true top set: "tied" as in the paper, as if the best candidate left
             out were tied with the last one in; "gap" by the real gap, as all other sets are, which
             is more accurate at the same cost.
@@ -92,7 +67,7 @@ class CanonicalTopK(Mechanism):
     gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(
         default=0.5, description="a number from 1/2 to 1"
     )
-    noise: LipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
+    noise: AnyLipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
     top_set: TopSet = Field(default="tied", description="'tied' or 'gap'")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
@@ -126,7 +101,7 @@ class CanonicalTopK(Mechanism):
         ):
             raise InvalidRequest(f"subset must be k={self.k} different candidate positions")
         score = _set_score(centered(scores.dense()), subset, self.gamma, self.top_set) / self.scale
-        classes = Classes(Ranked(scores), self.k, self.gamma, self.top_set)
+        classes = Classes(Ranked(scores.dense()), self.k, self.gamma, self.top_set)
         if self.noise == "gumbel":
             lowest = np.arange(classes.first, classes.ranked.size + 1)
             sums = [classes.top / self.scale] if classes.separate_top else []
@@ -144,7 +119,7 @@ class CanonicalTopK(Mechanism):
         return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        ranked = Ranked(scores)
+        ranked = Ranked(scores.dense())
         chosen = draw_class(
             Classes(ranked, self.k, self.gamma, self.top_set),
             by_name(self.noise),
@@ -155,8 +130,11 @@ class CanonicalTopK(Mechanism):
         return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        if self.classes_of(matrix.shape[1]) <= _MOST_CLASSES:
-            return Selections(draw_rows(matrix, self, source), ordered=False, requested=self.k)
+        candidates = matrix.shape[1]
+        if self.classes_of(candidates) <= _MOST_CLASSES:
+            layout = RowClasses(candidates, self.k, self.gamma, self.top_set)
+            drawn = draw_rows(matrix, layout, by_name(self.noise), self.scale, source)
+            return Selections(drawn, ordered=False, requested=self.k)
         rows = [
             self._select(
                 Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"), source
@@ -275,637 +253,3 @@ def _composite(
         values = own * np.exp(_log_all_below(scores, log_sizes, noise, z))
         total += float((values.reshape(-1, len(nodes)) * weights).sum(axis=1) @ half)
     return total
-
-
-def log_binomial(n: Any, r: Any) -> Floats:
-    """Return ln C(n, r) elementwise for integers n >= -1; -inf if r is not in 0..n.
-
-    The relative error is about 1e-14, by the saddle-point form (Loader 2000). Differences of
-    log-gammas would lose n ln n / ln C(n, r) of the accuracy.
-    """
-    n, r = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(r, dtype=np.float64))
-    r = np.minimum(r, n - r)  # the smaller part, whose logarithms lose nothing
-    rest = n - r
-    inside = (r > 0) & (rest > 0)
-    size, part, other = (np.where(inside, x, y) for x, y in ((n, 2.0), (r, 1.0), (rest, 1.0)))
-    entropy = -part * np.log(part / size) - other * np.log1p(-part / size)
-    spread = 0.5 * np.log(size / (2 * math.pi * part * other))
-    found = entropy + spread + _remainder(size) - _remainder(part) - _remainder(other)
-    edge = (r >= 0) & (rest >= 0)
-    return np.where(inside, np.maximum(found, 0.0), np.where(edge, 0.0, -np.inf))
-
-
-def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
-    """Return bounds on ln C(n, r), elementwise; both -inf if r is not in 0..n. Theorem M9."""
-    found = log_binomial(n, r)
-    slack = np.where(found > 0, _LOG_ALLOWANCE * (1.0 + found), 0.0)
-    return found - slack, found + slack
-
-
-def _log_difference_bounds(
-    larger: tuple[Floats, Floats], smaller: tuple[Floats, Floats]
-) -> tuple[Floats, Floats]:
-    """Return bounds on ln(exp(x) - exp(y)) from bounds on x > y; y may be -inf. Theorem M9."""
-    with np.errstate(divide="ignore"):
-        low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
-        high = larger[1] + log1mexp(larger[1] - smaller[0])
-    return low - _LOG_ALLOWANCE * (1.0 + np.abs(low)), high + _LOG_ALLOWANCE * (1.0 + np.abs(high))
-
-
-def _binomial_ball(n: int, r: int) -> arb:
-    """Return a ball around C(n, r), or 0 if r is not in 0..n.
-
-    It shrinks to the number as Arb's working precision grows.
-    """
-    if not 0 <= r <= n:
-        return arb(0)
-    if min(r, n - r) <= _SHORT:
-        return arb(fmpz.bin_uiui(n, min(r, n - r)))
-    with ctx.workprec(ctx.prec + _LOST):
-        return (arb(n + 1).lgamma() - arb(r + 1).lgamma() - arb(n - r + 1).lgamma()).exp()
-
-
-def _stirling_remainder(n: int) -> float:
-    """Return ln n! minus Stirling's formula, rounded once."""
-    with precision(128):
-        stirling = (arb(n) + 0.5) * arb(n).log() - n + (2 * arb.pi()).log() / 2
-        return float((arb(n + 1).lgamma() - stirling).mid())
-
-
-_TABLE = np.array([0.0] + [_stirling_remainder(n) for n in range(1, _EXACT)])
-
-
-def _remainder(n: Floats) -> Floats:
-    """Return ln n! minus Stirling's formula, for n >= 1."""
-    inverse = 1 / np.maximum(n, _EXACT)
-    series = np.zeros_like(inverse)
-    for coefficient in reversed(_SERIES):
-        series = coefficient + series * inverse * inverse
-    return np.where(
-        n < _EXACT, _TABLE[np.minimum(n, _EXACT - 1).astype(np.int64)], series * inverse
-    )
-
-
-# Bounds on half the noisy scores of sets; halves, because scores at both ends of float64 would
-# overflow. Theorem M9.
-
-_ROUNDING = 2.0**-50  # of the terms of a sum: above its roundings and those that its terms have had
-_TINY = 2.0**-1000  # more than any underflow
-
-Bounds = tuple[Floats, Floats]
-
-
-def _half_scores(least: Floats, missing: Floats, gamma: float) -> Bounds:
-    """Return bounds on gamma * least - (1 - gamma) * missing, for heights <= 0 rounded once."""
-    middle = gamma * least - (1 - gamma) * missing
-    slack = _ROUNDING * (gamma * np.abs(least) + (1 - gamma) * np.abs(missing)) + _TINY
-    return middle - slack, middle + slack
-
-
-def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
-    """Return bounds on half of score + scale * noise, from bounds on half scores and noise."""
-    half = 0.5 * scale
-    with np.errstate(over="ignore", invalid="ignore"):
-        (low, high), (least, most) = scores, (half * noise[0], half * noise[1])
-        least = low + least - _ROUNDING * (np.abs(low) + np.abs(least))
-        most = high + most + _ROUNDING * (np.abs(high) + np.abs(most))
-    # Beyond the floats nothing is bounded.
-    return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
-
-
-# If F is a noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard
-# Gumbel draw plus ln M, finite where F itself rounds to one, at M = C(10^6, 1000) for example.
-
-_FAR = 36.0  # from here ln(1 - exp(-exp(-g))) = -g to the last bit
-_MIDDLE = 0.3665  # exp(-exp(-g)) is one half
-_MAP_ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error of the map
-
-
-def noise_at(noise: Noise, g: Floats) -> Floats:
-    """Return the z with -ln(-ln F(z)) = g, elementwise; non-decreasing."""
-    if noise.name == "gumbel":
-        return g
-    upper = g > _MIDDLE
-    z = np.empty_like(g)
-    z[upper] = noise.log_isf(
-        np.where(g[upper] > _FAR, -g[upper], log1mexp(np.exp(-np.minimum(g[upper], _FAR))))
-    )
-    z[~upper] = noise.log_quantile(-np.exp(-g[~upper]))
-    return z
-
-
-def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return bounds on the z with low <= -ln(-ln F(z)) <= high. Theorem M9."""
-    if noise.name == "gumbel":
-        return low, high
-    with np.errstate(all="ignore"):
-        least, most = noise_at(noise, low), noise_at(noise, high)
-    return least - _MAP_ALLOWANCE * (1.0 + np.abs(least)), most + _MAP_ALLOWANCE * (
-        1.0 + np.abs(most)
-    )
-
-
-TopSet = Literal["tied", "gap"]
-
-
-class SetClass(NamedTuple):
-    """A class of sets: ranks 1..held and `lowest` are in, and `free_from` to `lowest` - 1 free.
-
-    All other ranks are out.
-    """
-
-    held: int
-    free_from: int
-    lowest: int
-
-
-@final
-class Classes:
-    """All classes for scores in rank order.
-
-    `first` is the lowest t of every row, which is empty if there are fewer candidates.
-    """
-
-    def __init__(self, ranked: Ranked, k: int, gamma: float, top_set: TopSet) -> None:
-        self.ranked: Ranked = ranked
-        self.k: int = k
-        self.gamma: float = gamma
-        # With gamma = 1 the top set is class t = k of the only row.
-        self.separate_top: bool = gamma < 1 or k == ranked.size
-        rows = np.arange(k if gamma < 1 else 1)
-        self.first: int = k + 1 if self.separate_top else k
-        self._missing = np.append(rows + 1, min(k + 1, ranked.size) if top_set == "gap" else k)
-        self._offset = np.append(rows + 2 if gamma < 1 else rows + 1, k)
-        self._free = np.append(k - 1 - rows, 0)
-        self._half_missing = ranked.half_below_top(self._missing)
-
-    @property
-    def top(self) -> float:
-        """Score of the true top-k set minus the highest score, in score units.
-
-        It is used if that set is a class of its own.
-        """
-        return float(self.score(self.top_row, self.k))
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, without that of the true top set."""
-        return self.top_row if self.first <= self.ranked.size else 0
-
-    @property
-    def top_row(self) -> int:
-        """The row whose only class, t = k, is the true top set, if that is a class of its own."""
-        return len(self._missing) - 1
-
-    def score(self, row: Any, lowest: Any) -> Floats:
-        """Return the score of class (row, lowest), elementwise, rounded."""
-        return self.gamma * self.ranked.below_top(lowest) - (
-            1 - self.gamma
-        ) * self.ranked.below_top(self._missing[row])
-
-    def half_score(self, row: Any, lowest: Any) -> tuple[Floats, Floats]:
-        """Return bounds on half the score of class (row, lowest)."""
-        return _half_scores(self.ranked.half_below_top(lowest), self._half_missing[row], self.gamma)
-
-    def exact_score(self, row: int, lowest: int) -> fmpq:
-        """Return the score of class (row, lowest) as a rational, not relative to the highest."""
-        gamma = rational(self.gamma)
-        return gamma * rational(self.ranked.value(lowest)) - (1 - gamma) * rational(
-            self.ranked.value(int(self._missing[row]))
-        )
-
-    def log_size(self, row: Any, lowest: Any) -> Floats:
-        """Return ln of the number of sets in class (row, lowest), elementwise."""
-        return log_binomial(np.asarray(lowest) - self._offset[row], self._free[row])
-
-    def log_mass(self, row: Any, start: Any, stop: Any) -> tuple[Floats, Floats]:
-        """Return bounds on ln of the number of sets in the classes start <= t < stop of a row.
-
-        Both are -inf if there is none.
-        """
-        start, stop, offset, free = np.broadcast_arrays(
-            start, stop, self._offset[row], self._free[row]
-        )
-        low, high = np.full(start.shape, -np.inf), np.full(start.shape, -np.inf)
-        one, many = stop - start == 1, stop - start > 1
-        low[one], high[one] = log_binomial_bounds((start - offset)[one], free[one])
-        # Columns of Pascal's triangle: C(a, r) + ... + C(b-1, r) = C(b, r+1) - C(a, r+1).
-        upper = log_binomial_bounds((stop - offset)[many], free[many] + 1)
-        lower = log_binomial_bounds((start - offset)[many], free[many] + 1)
-        low[many], high[many] = _log_difference_bounds(upper, lower)
-        return low, high
-
-    def mass(self, row: int, start: int, stop: int) -> arb:
-        """Return a ball around the number of sets in the classes start <= t < stop of a row.
-
-        It shrinks to the number as Arb's working precision grows.
-        """
-        offset, free = int(self._offset[row]), int(self._free[row])
-        if stop - start == 1:
-            return _binomial_ball(start - offset, free)
-        return _binomial_ball(stop - offset, free + 1) - _binomial_ball(start - offset, free + 1)
-
-    def chosen(self, row: int, lowest: int) -> SetClass:
-        """Return class (row, lowest) in terms of ranks."""
-        if row == self.top_row:
-            return SetClass(self.k - 1, self.k, self.k)
-        held = row if self.gamma < 1 else 0
-        return SetClass(held, int(self._offset[row]), lowest)
-
-
-# The same for many score vectors over few candidates.
-
-
-@final
-class RowClasses:
-    """The ranks of each class of a row, (classes,), and n and r of its size C(n, r).
-
-    The true top set is last.
-    """
-
-    def __init__(self, asked: CanonicalTopK, candidates: int) -> None:
-        k, gamma = asked.k, asked.gamma
-        held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
-        lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
-        self.n: Indices = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
-        self.r: Indices = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
-        self.held: Indices = np.append(held, k)
-        self.lowest: Indices = np.append(lowest, k)
-        top = k if asked.top_set == "tied" else min(k + 1, candidates)
-        self.missing: Indices = np.append(held + 1, top)
-
-    def size(self, place: int) -> arb:
-        """Return a ball around the number of sets in one class, at Arb's working precision."""
-        return _binomial_ball(int(self.n[place]), int(self.r[place]))
-
-
-# Blocks of classes, each with the largest noise among its sets, and how a block is split.
-# Theorems M6 and M9.
-
-_CHILDREN = 8
-_FEW = 1024
-_BLOCK_ALLOWANCE = 2.0**-45  # of 1 + |g|: above the roundings of a sum and of a logaddexp
-
-
-class Blocks(NamedTuple):
-    """Blocks of classes start <= t < stop of a row each, with the largest noise of each block."""
-
-    row: Indices
-    start: Indices
-    stop: Indices
-    low: Floats  # bounds on -ln(-ln F) of the largest noise among the block's sets
-    high: Floats
-    word: Words  # the first bits of the block's own exponential clock
-    parent: Indices  # index of the block it was split off, among the blocks before
-    inherits: NDArray[np.bool_]  # True if it has its parent's largest noise, and `word` is unused
-
-
-def roots(classes: Classes, words: WordSource) -> Blocks:
-    """Return the blocks to begin with: whole rows, or single classes if there are few."""
-    row, last = np.arange(classes.rows), classes.ranked.size + 1
-    start, stop = np.full(len(row), classes.first), np.full(len(row), last)
-    if len(row) * (last - classes.first) <= _FEW:
-        lowest = np.arange(classes.first, last)
-        start, row = np.tile(lowest, len(row)), np.repeat(row, len(lowest))
-        stop = start + 1
-    if classes.separate_top:
-        row, start, stop = (
-            np.append(row, classes.top_row),
-            np.append(start, classes.k),
-            np.append(stop, classes.k + 1),
-        )
-    drawn = words(len(row))
-    low, high = max_gumbel_bounds(drawn, classes.log_mass(row, start, stop))
-    return Blocks(
-        row, start, stop, low, high, drawn, np.zeros_like(row), np.zeros(len(row), dtype=np.bool_)
-    )
-
-
-def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Return bounds on -ln(-ln F) at the largest of exp(log_mass) draws.
-
-    The words are the first bits of V.
-    """
-    nothing = np.zeros(words.shape)
-    low, high = contest_bounds(by_name("gumbel"), nothing, nothing.astype(np.int64), words)
-    return _widened(low + log_mass[0], high + log_mass[1])
-
-
-def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) -> Blocks:
-    """Split some blocks, and draw each child's largest noise, given that of the whole block."""
-    edges = _edges(parents.start[which], parents.stop[which], classes.first)
-    start, stop = edges[:, :-1], edges[:, 1:]
-    row = np.repeat(parents.row[which, None], _CHILDREN, axis=1)
-    log_mass = classes.log_mass(row, start, stop)
-    inherits = (
-        np.arange(_CHILDREN)
-        == _draw_max_children(classes, row[:, 0], edges, log_mass, words)[:, None]
-    )
-    drawn = words(row.size).reshape(row.shape)
-    low, high = (parents.low[which, None], parents.high[which, None])
-    with np.errstate(invalid="ignore"):
-        later = _widened(
-            *(
-                -np.logaddexp(-above, -own)
-                for above, own in zip((low, high), max_gumbel_bounds(drawn, log_mass), strict=True)
-            )
-        )
-    low, high = (
-        np.where(inherits, above, own) for above, own in zip((low, high), later, strict=True)
-    )
-    parent = np.repeat(which[:, None], _CHILDREN, axis=1)
-    held = stop > start
-    return Blocks(
-        row[held],
-        start[held],
-        stop[held],
-        low[held],
-        high[held],
-        drawn[held],
-        parent[held],
-        inherits[held],
-    )
-
-
-def _draw_max_children(
-    classes: Classes,
-    row: Indices,
-    edges: Indices,
-    log_mass: tuple[Floats, Floats],
-    words: WordSource,
-) -> Indices:
-    """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
-    drawn = words(len(row))
-    heirs, certain = picked_rows(*log_mass, drawn)
-    for i in np.flatnonzero(~certain).tolist():
-
-        def sizes(i: int = i) -> list[arb]:
-            ends = edges[i].tolist()
-            return [classes.mass(int(row[i]), a, b) if b > a else arb(0) for a, b in pairwise(ends)]
-
-        heirs[i] = LazyUniform(words, word=int(drawn[i])).column(sizes)
-    return heirs
-
-
-def _edges(start: Indices, stop: Indices, first: int) -> Indices:
-    """Return (blocks, children + 1) cuts, geometric in the rank below the top.
-
-    Scores fall fastest there.
-    """
-    low, high = (start - first + 1)[:, None], (stop - first + 1)[:, None]
-    step = np.arange(_CHILDREN + 1)
-    spread = np.floor(low * (high / low) ** (step / _CHILDREN)).astype(np.int64)
-    cuts = np.where(
-        high - low <= _CHILDREN, np.minimum(low + step, high), np.clip(spread, low, high)
-    )
-    cuts[:, 0], cuts[:, -1] = low[:, 0], high[:, 0]
-    return cuts + first - 1
-
-
-def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (
-        1.0 + np.abs(high)
-    )
-
-
-# Races: the best of contestants whose noise is the largest of many draws. If a set of M independent
-# draws has the distribution function F, -ln F at the largest of them is E/M with E standard
-# exponential; of subsets, a sum of such terms. Theorem X8.
-
-
-class ExponentialClock(NamedTuple):
-    """The waiting time E/M, with E = -ln(1 - V).
-
-    `size()` is a ball around M that shrinks to it as Arb's working precision grows.
-    """
-
-    size: Callable[[], arb]
-    draw: LazyUniform
-
-
-class Contender(NamedTuple):
-    """A contestant with score + scale * F^-1(exp(-t)), where t is the sum of the waits."""
-
-    score: fmpq
-    waits: Sequence[ExponentialClock]
-
-
-def exact_argmax(runners: Sequence[Contender], noise: Noise, scale: fmpq) -> int:
-    """Return the place of the best contestant, with bits drawn until every comparison is certain.
-
-    Theorem X8.
-    """
-    best = 0
-    for place in range(1, len(runners)):
-        first, second = runners[place], runners[best]
-        draws = {id(wait.draw): wait.draw for wait in (*first.waits, *second.waits)}.values()
-
-        # zero with probability 0
-        def lead(first: Contender = first, second: Contender = second) -> arb:
-            return (
-                arb((first.score - second.score) / scale)
-                + _noise_of(first, noise)
-                - _noise_of(second, noise)
-            )
-
-        if LazyUniform.sign(lead, draws) > 0:
-            best = place
-    return best
-
-
-def _noise_of(runner: Contender, noise: Noise) -> arb:
-    time = arb(0)
-    for size, draw in runner.waits:
-        time -= (-draw.ball()).log1p() / size()
-    return noise.isf_ball(-(-time).expm1())
-
-
-def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> SetClass:
-    """Draw the class whose best set has the largest score + scale * noise over all sets."""
-    return _Draw(classes, noise, scale, source.words).chosen()
-
-
-def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
-    """Draw (k,) ranks of a uniformly random member of a class."""
-    held = np.arange(1, chosen.held + 1)
-    between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
-    free = draw_sequences(between, source)[0] - 1 + chosen.free_from
-    return np.concatenate([held, free, [chosen.lowest]])
-
-
-@final
-class _Draw:
-    """A draw by generations of blocks, each split off the one before, and of candidate classes."""
-
-    def __init__(self, classes: Classes, noise: Noise, scale: float, words: WordSource) -> None:
-        self._classes, self._noise, self._scale, self._words = classes, noise, scale, words
-        self._generations: list[Blocks] = []
-        self._drawn: dict[tuple[int, int], LazyUniform] = {}
-
-    def chosen(self) -> SetClass:
-        finalists = self._finalists()
-        best = 0
-        if len(finalists) > 1:
-            best = exact_argmax(
-                [self._runner(*place) for place in finalists], self._noise, rational(self._scale)
-            )
-        generation, i = finalists[best]
-        blocks = self._generations[generation]
-        return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
-
-    def _finalists(self) -> list[tuple[int, int]]:
-        """Return generation and place of every single class that no other certainly beats."""
-        blocks, floor = roots(self._classes, self._words), -np.inf
-        alone: list[tuple[Indices, Floats]] = []
-        while True:
-            self._generations.append(blocks)
-            least, most = self._totals(blocks)
-            floor = max(floor, float(least.max()))
-            single = blocks.stop - blocks.start == 1
-            found = np.flatnonzero(single & (most >= floor))
-            alone.append((found, most[found]))
-            rivals = np.flatnonzero(~single & (most >= floor))
-            if not len(rivals):
-                break
-            blocks = split(self._classes, blocks, rivals, self._words)
-        return [
-            (level, i)
-            for level, (place, most) in enumerate(alone)
-            for i in place[most >= floor].tolist()
-        ]
-
-    def _totals(self, blocks: Blocks) -> tuple[Floats, Floats]:
-        """Return bounds on half the largest noisy score of every block."""
-        (least, _), (_, most) = (
-            self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start)
-        )
-        return totals(
-            (least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale
-        )
-
-    def _runner(self, generation: int, i: int) -> Contender:
-        blocks = self._generations[generation]
-        score = self._classes.exact_score(int(blocks.row[i]), int(blocks.start[i]))
-        waits = []
-        for level in range(generation, -1, -1):
-            blocks = self._generations[level]
-            if not blocks.inherits[i]:
-                size = partial(
-                    self._classes.mass,
-                    int(blocks.row[i]),
-                    int(blocks.start[i]),
-                    int(blocks.stop[i]),
-                )
-                # One object, so that all comparisons see the same bits.
-                lazy = self._drawn.setdefault(
-                    (level, i), LazyUniform(self._words, word=int(blocks.word[i]))
-                )
-                waits.append(ExponentialClock(size, lazy))
-            i = int(blocks.parent[i])
-        return Contender(score, waits)
-
-
-# Many score vectors over few candidates: every class of every row at once. Theorem M9.
-
-_CELLS = 1 << 18
-_LEAST = 2.0**-900  # scales below may lose scores to underflow
-# noise units, and of a height: estimates so far apart are in their numbers' order
-_MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44
-
-
-def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
-    """Draw (rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
-    step = max(1, _CELLS // max(asked.classes_of(matrix.shape[1]), matrix.shape[1]))
-    return np.concatenate(
-        [_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)]
-    )
-
-
-def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
-    order = ranked_rows(matrix)
-    ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
-    layout = RowClasses(asked, matrix.shape[1])
-    chosen = _winners(ranked, layout, asked, source.words)
-    ranks = _members(matrix.shape, layout.held[chosen], layout.lowest[chosen], asked, source.words)
-    return np.sort(np.take_along_axis(order, ranks, axis=1), axis=1)
-
-
-def _winners(
-    ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource
-) -> Indices:
-    """Draw (rounds,) the class that wins each row."""
-    with np.errstate(all="ignore"):
-        heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
-    drawn = words(len(ranked) * len(layout.n))
-    g, wide = estimates(by_name("gumbel"), drawn)
-    shape = (len(ranked), len(layout.n))
-    total = noise_at(by_name(asked.noise), g.reshape(shape) + log_binomial(layout.n, layout.r))
-    with np.errstate(all="ignore"):
-        total += (
-            asked.gamma * heights[:, layout.lowest - 1]
-            - (1 - asked.gamma) * heights[:, layout.missing - 1]
-        )
-        chosen = np.argmax(total, axis=1)
-        # The lowest score bounds the rounding of all.
-        slack = (
-            _MARGIN + _HEIGHT_ROUNDING * np.abs(heights[:, -1])
-            if asked.scale >= _LEAST
-            else np.full(len(total), np.inf)
-        )
-        rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
-    rivals[wide // shape[1]] = True
-    for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
-        chosen[row] = _settled(ranked[row], layout, asked, drawn.reshape(shape)[row], words)
-    return chosen
-
-
-def _settled(
-    ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: Words, words: WordSource
-) -> int:
-    """Return the winner of one row with these words, certain of every comparison."""
-    noise = noise_bounds(
-        by_name(asked.noise), *max_gumbel_bounds(drawn, log_binomial_bounds(layout.n, layout.r))
-    )
-    heights = half_below(ranked, ranked[0])
-    scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
-    low, high = totals(scores, noise, asked.scale)
-    places = np.flatnonzero(high >= low.max()).tolist()
-    runners = [_runner(ranked, layout, asked, place, drawn, words) for place in places]
-    return places[exact_argmax(runners, by_name(asked.noise), rational(asked.scale))]
-
-
-def _runner(
-    ranked: Numbers,
-    layout: RowClasses,
-    asked: CanonicalTopK,
-    place: int,
-    drawn: Words,
-    words: WordSource,
-) -> Contender:
-    gamma = rational(asked.gamma)
-    least, missing = (
-        rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing)
-    )
-    wait = ExponentialClock(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
-    return Contender(gamma * least - (1 - gamma) * missing, [wait])
-
-
-def _members(
-    shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource
-) -> Indices:
-    """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
-    rank = np.arange(1, shape[1] + 1)
-    inside = (rank <= held[:, None]) | (rank == lowest[:, None])
-    outside = rank > lowest[:, None]
-    if asked.gamma < 1:
-        outside |= (rank == held[:, None] + 1) & ~inside
-    ranks, late = np.empty((shape[0], asked.k), dtype=np.int64), np.arange(shape[0])
-    while len(late):
-        keys = words(len(late) * shape[1]).reshape(len(late), -1)
-        keys[inside[late]], keys[outside[late]] = 0, ~np.uint64(0)
-        ranks[late] = np.argpartition(keys, asked.k - 1, axis=1)[:, : asked.k]
-        # Where keys are equal at the cut, no random bit says which rank is in: such rows are drawn
-        # again.
-        cut = np.take_along_axis(keys, ranks[late], axis=1).max(axis=1, keepdims=True)
-        late = late[(keys <= cut).sum(axis=1) != asked.k]
-    return ranks

@@ -18,9 +18,10 @@ from accounting import Approximate, Budget, Curve, GaussianDP
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.mechanisms.base import SCALE, Mechanism, Traits
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.plan.fit import calibrated
 from dpselect.sensitivity import Sensitivity, sqrt_up
 

@@ -11,12 +11,14 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, ShowsValues, Traits, mixture
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, ShowsValues
 from dpselect.mechanisms.release import in_own_order, positions_of, release
+from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import mixture
 
 _REASON = "fewer items than requested were discovered"
 _ANSWERS = ("top_k", "one_item", "queries")  # the outcome of any other is not an item

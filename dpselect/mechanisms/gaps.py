@@ -14,9 +14,10 @@ from accounting import BoundedRange, Curve
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import count_blocks, favored, heights, highest, read_counts
+from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices

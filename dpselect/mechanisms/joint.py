@@ -26,10 +26,10 @@ from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import rate_down
-from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import (
     Flags,
@@ -41,9 +41,11 @@ from dpselect.sampling.contest import (
     rational,
     uniforms,
 )
+from dpselect.sampling.ranked import Ranked, draw_sequences, half_below
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import require_enumerable
 
 _COMPARED = 2.0**-49  # of |height| + level: above the roundings of a comparison
 _TINY = 2.0**-1000  # more than any underflow
@@ -116,7 +118,7 @@ class JointTopK(Mechanism):
 
     def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
         """Draw (rounds, k) positions, independently, for one score vector."""
-        ranked = Ranked(scores)
+        ranked = Ranked(scores.dense())
         levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
         drawn = draw_sequences(levels.draw(rounds, source), source)
         ranks, place = np.unique(drawn, return_inverse=True)

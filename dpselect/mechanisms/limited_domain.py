@@ -11,18 +11,20 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, favored, heights, ranked_rows, read_counts
+from dpselect.mechanisms.ranks import count_blocks, favored, heights, read_counts
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import gumbel_softmax
+from dpselect.verify.quadrature import gumbel_softmax, mixture, require_enumerable
 
 _ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
 _REASON = "fewer items than requested beat the noisy threshold"

@@ -16,6 +16,7 @@ from dpselect.errors import InvalidMechanism
 from dpselect.noise import (
     VECTOR_NORMS,
     LipschitzNoise,
+    Noise,
     NoiseName,
     VectorNoise,
     WinnerPrice,
@@ -81,7 +82,7 @@ def winner_curve(
     return epsilon_curve(cast(LipschitzNoise, noise), ratio_up(sensitivity.range, scale))
 
 
-def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | LaplaceDP:
+def epsilon_curve(noise: LipschitzNoise | Noise, epsilon: float) -> BoundedRange | LaplaceDP:
     """Cost of the index of the largest score, with noise of scale range / epsilon.
 
     Theorems C8 and N7.

@@ -16,15 +16,8 @@ from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import (
-    EPSILON,
-    SCALE,
-    Between,
-    Mechanism,
-    ShowsValues,
-    Traits,
-    require_enumerable,
-)
+from dpselect.mechanisms.base import Mechanism, ShowsValues
+from dpselect.mechanisms.gate import Between
 from dpselect.mechanisms.noise_curves import (
     centered_gaussian,
     epsilon_curve,
@@ -43,6 +36,7 @@ from dpselect.mechanisms.release import (
     release,
     with_values,
 )
+from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
@@ -52,6 +46,7 @@ from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import (
     argmax_probabilities,
     ordered_probabilities,
+    require_enumerable,
     top_set_probabilities,
 )
 

@@ -12,18 +12,14 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
-from dpselect.mechanisms.base import (
-    AnyMechanism,
-    DelegatingMechanism,
-    MechanismInput,
-    Traits,
-    around_traits,
-    mixture,
-    require_enumerable,
-)
+from dpselect.mechanisms.base import AnyMechanism
+from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
+from dpselect.mechanisms.gate import MechanismInput
+from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
+from dpselect.verify.quadrature import mixture, require_enumerable
 
 
 @final

@@ -20,10 +20,10 @@ from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from accounting.wording import format_number
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
-from dpselect.mechanisms.base import SCALE, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import steps
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler

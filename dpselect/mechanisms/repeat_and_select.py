@@ -18,7 +18,8 @@ from accounting.arguments import Relation
 from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
 from accounting.curves.base import CURVES
 from dpselect.errors import InvalidRequest, RunFailed
-from dpselect.mechanisms.base import MECHANISMS, Mechanism, Traits
+from dpselect.mechanisms.base import MECHANISMS, Mechanism
+from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.contest import LazyUniform, rational
 from dpselect.scores import Numbers, Scores

@@ -18,23 +18,18 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
-from dpselect.mechanisms.base import (
-    SCALE,
-    Between,
-    Mechanism,
-    ShowsValues,
-    Traits,
-    require_enumerable,
-)
+from dpselect.mechanisms.base import Mechanism, ShowsValues
+from dpselect.mechanisms.gate import Between
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import bars_of, expanded, half_width, public_grid, release
+from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import integrals_above, legendre
+from dpselect.verify.quadrature import integrals_above, legendre, require_enumerable
 
 # of the terms of the threshold: above the errors of the inverse and of their sum
 _ROUNDING = 2.0**-44

@@ -23,7 +23,7 @@ from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.numbers import decimal_sum
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import (
@@ -33,16 +33,22 @@ from dpselect.mechanisms.ranks import (
     heights,
     highest,
     margins,
-    ranked_rows,
 )
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
 from dpselect.sampling.contest import Flags, Floats, Indices, numbers
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import NoisyComparisons, top_set_probabilities
+from dpselect.verify.quadrature import (
+    NoisyComparisons,
+    mixture,
+    require_enumerable,
+    top_set_probabilities,
+)
 
 _REASON = "no query passed the stability test"
 _EXACT = Context(prec=400)  # the caller's may have any precision

@@ -28,7 +28,7 @@ from accounting import (
 from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import (
     Rank,
     TargetSize,
@@ -39,15 +39,17 @@ from dpselect.mechanisms.gaps import (
     top_set,
 )
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined, ranked_rows
+from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined
 from dpselect.mechanisms.release import release
+from dpselect.mechanisms.traits import RHO, SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
+from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import top_set_probabilities
+from dpselect.verify.quadrature import require_enumerable, top_set_probabilities
 
 NOT_PASSED = "stability test did not pass"
 

@@ -16,13 +16,10 @@ from accounting import Curve
 from accounting.frozen import Count
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores
-from dpselect.mechanisms.base import (
-    AnyMechanism,
-    Between,
-    DelegatingMechanism,
-    Traits,
-    around_traits,
-)
+from dpselect.mechanisms.base import AnyMechanism
+from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
+from dpselect.mechanisms.gate import Between
+from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores

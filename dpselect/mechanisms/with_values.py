@@ -12,23 +12,19 @@ from pydantic import Field, model_validator
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import (
-    AnyMechanism,
-    Between,
-    DelegatingMechanism,
-    ShowsValues,
-    Traits,
-    around_traits,
-    require_enumerable,
-)
+from dpselect.mechanisms.base import AnyMechanism, ShowsValues
+from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
+from dpselect.mechanisms.gate import Between
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
+from dpselect.mechanisms.traits import Traits
 from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Norm, Sensitivity, fraction_up
+from dpselect.verify.quadrature import require_enumerable
 
 
 @final

@@ -19,7 +19,8 @@ from pydantic import Field
 from accounting.arguments import Relation, checked_integer
 from accounting.frozen import Count
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, MechanismInput
+from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selections

@@ -16,19 +16,20 @@ from pydantic import Field, model_validator
 from accounting import Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, require_enumerable
 from dpselect.mechanisms.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.noise_curves import centered_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
+from dpselect.mechanisms.traits import RHO, SCALE, SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Indices, numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
+from dpselect.verify.quadrature import require_enumerable
 
 _GAUSSIAN = by_name("gaussian")
 

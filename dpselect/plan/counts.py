@@ -14,8 +14,8 @@ from accounting.errors import CalibrationError
 from accounting.wording import format_number
 from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
-from dpselect.mechanisms.base import SCALE, fields_of
 from dpselect.mechanisms.noise_curves import vector
+from dpselect.mechanisms.traits import SCALE, fields_of
 from dpselect.noise import VECTOR_NORMS, NoiseName
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity, sqrt_up

@@ -23,7 +23,7 @@ from dpselect.mechanisms import (
     SparseHistogram,
     TopOfGroups,
 )
-from dpselect.mechanisms.base import settings_of
+from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import VECTOR_NORMS, NoiseName
 from dpselect.plan.counts import CountNoise, without_counts
 from dpselect.plan.fit import EveryGroup, fitted

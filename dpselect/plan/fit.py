@@ -20,7 +20,8 @@ from accounting.errors import CalibrationError
 from dpselect import mechanisms
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup, members
-from dpselect.mechanisms.base import MECHANISMS, WHY_NOT_TOP_K, NoiseParameter, fields_of
+from dpselect.mechanisms.base import MECHANISMS
+from dpselect.mechanisms.traits import WHY_NOT_TOP_K, NoiseParameter, fields_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest

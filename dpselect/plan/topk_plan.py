@@ -21,7 +21,7 @@ from accounting.risk import Risk
 from accounting.wording import format_number
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
-from dpselect.mechanisms.base import settings_of
+from dpselect.mechanisms.traits import settings_of
 from dpselect.plan.counts import interval, without_counts
 from dpselect.plan.default import Choice
 from dpselect.plan.fit import noise_settings

@@ -14,17 +14,18 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
+from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import centered
 from dpselect.mechanisms.release import largest, release
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.ranking.comparisons import Comparisons
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import ordered_probabilities
+from dpselect.verify.quadrature import ordered_probabilities, require_enumerable
 
 _ROUNDING = 1e-11  # more than float64 adds to one step of a walk among _MOST_ITEMS, in l1
 _MOST_ITEMS = 10_000

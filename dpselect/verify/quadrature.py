@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, final
@@ -29,7 +29,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import NoClosedForm
-from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, QuadratureError
+from dpselect.noise import FloatArray, Gumbel, InvalidNoiseArgument, Noise, QuadratureError
 
 NODES: Final = 16
 # Beyond this many units between neighbors in rank a swap has probability zero in doubles, for
@@ -42,6 +42,24 @@ _ROWS: Final = 32  # score vectors per array operation
 _CLOSED_FORM_K: Final = 10  # the Gumbel set formula visits 2**k subsets
 _OUTCOMES: Final = 100_000
 _LARGEST_SCORE: Final = 1e300
+
+
+def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
+    """Raise NoClosedForm if a distribution has more outcomes than can be listed."""
+    if outcomes > limit:
+        raise NoClosedForm(
+            f"this distribution has more than {limit:.0f} outcomes. Ask for exact"
+            " probabilities of a smaller domain"
+        )
+
+
+def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, float]:
+    """Return the mixture of distributions that come in pairs (probability, distribution)."""
+    law = dict[Any, float]()
+    for chance, one in laws:
+        for outcome, share in one.items():
+            law[outcome] = law.get(outcome, 0.0) + chance * share
+    return law
 
 
 @cache
@@ -65,7 +83,7 @@ def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Float
     """
     array = _checked(scores, scale, dimensions=(1, 2))
     matrix = np.atleast_2d(array)
-    if noise.name == "gumbel":
+    if isinstance(noise, Gumbel):
         return gumbel_softmax(array, scale)
     if matrix.shape[1] == 1 or not len(matrix):
         return np.ones_like(array)
@@ -94,7 +112,7 @@ def top_set_probabilities(
     _check_k(k, vector.size, math.comb(vector.size, max(k, 0)))
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
-    if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
+    if isinstance(noise, Gumbel) and k <= _CLOSED_FORM_K:
         return _gumbel_top_sets(vector, scale, k)
     order = np.argsort(vector, kind="stable")
     sets = [
@@ -119,7 +137,7 @@ def ordered_probabilities(
     _check_k(k, vector.size, math.perm(vector.size, max(k, 0)))
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
-    if noise.name == "gumbel":
+    if isinstance(noise, Gumbel):
         return _gumbel_ordered(vector, scale, k)
     return _iterated(noise, scale, vector, k)
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.stats import laplace, norm
+from scipy.stats import hypergeom, laplace, norm
 
 from accounting.convert.bounds import best_delta
 from accounting.convert.pld.sampled_noise import Noise
@@ -33,8 +34,8 @@ from accounting.curves import (
     zero,
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
-from accounting.dp_events import poisson_sampled
-from accounting.errors import InvalidCurve, RelationMismatch
+from accounting.dp_events import from_dp_event, poisson_sampled
+from accounting.errors import InvalidCurve, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
 from accounting.guarantee import Guarantee
 
@@ -343,6 +344,56 @@ def test_sampling_is_tight_for_pure_curves() -> None:
     assert math.isclose(
         float(np.log(np.max(mixture[:2] / p[:2]))), amplified.pure_epsilon, rel_tol=1e-12
     )
+
+
+SECRET = dp_event.RandomizedResponseDpEvent(0.5, 2)  # pure ln 3
+
+
+def fixed_sample(inner: dp_event.DpEvent, users: int, size: int) -> Curve:
+    """The curve of an event on a sample of fixed size."""
+    event = dp_event.SampledWithoutReplacementDpEvent(users, size, inner)
+    return from_dp_event(event, "replace_one")
+
+
+@pytest.mark.parametrize(("users", "size"), [(2, 1), (3, 2), (5, 1), (5, 3), (9, 4)])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_samples_of_fixed_size_bound_exact_laws(noise: str, users: int, size: int) -> None:
+    """A noisy sum of values 1 and -1 over a uniform sample, by enumeration of how many 1s are in
+    it, for every two inputs that differ in a user.
+    """
+    kind = {"gaussian": dp_event.GaussianDpEvent, "laplace": dp_event.LaplaceDpEvent}[noise]
+    laws = [cells(2 * ones - size, 4.0, noise) for ones in range(size + 1)]
+
+    def on(ones: int) -> Law:
+        chances = hypergeom(users, ones, size).pmf(np.arange(size + 1))
+        return np.array(sum(chance * law for chance, law in zip(chances, laws, strict=True)))
+
+    curve = fixed_sample(kind(4.0), users, size)
+    for ones in range(users):
+        bounds_the_pair(curve, on(ones), on(ones + 1))
+
+
+@pytest.mark.parametrize(("users", "size"), [(2, 1), (10, 3), (1000, 999)])
+def test_a_sample_of_fixed_size_is_attained(users: int, size: int) -> None:
+    """By randomized response to whether a marked user is in the sample, for one who is marked and
+    for none: ln(1 + q (exp(e) - 1)). Nobody in it costs nothing, everybody what the event does.
+    """
+    asked = size / users
+    ratio = (asked * 0.75 + (1 - asked) * 0.25) / 0.25
+    curve = fixed_sample(SECRET, users, size)
+    assert math.log(ratio) <= curve.pure_epsilon <= math.log(ratio) * (1 + 1e-11)
+    assert fixed_sample(SECRET, users, 0) == zero()
+    assert fixed_sample(SECRET, users, users) == from_dp_event(SECRET, "replace_one")
+
+
+def test_a_sample_of_fixed_size_that_is_none() -> None:
+    """More users than there are, or fewer than none; under add_remove their number is no secret."""
+    for users, size in ((3, 4), (3, -1), (3, 1.5), (True, 1)):
+        with pytest.raises(InvalidCurve):
+            fixed_sample(SECRET, users, size)  # type: ignore[arg-type]
+    event = dp_event.SampledWithoutReplacementDpEvent(10, 2, SECRET)
+    with pytest.raises(NoEquivalent, match="number of users is fixed"):
+        from_dp_event(event, "add_remove")
 
 
 @pytest.mark.fast(2)

@@ -1,5 +1,5 @@
-"""An installed package adds a mechanism and a curve: the listing, planner, configuration, ledger
-and JSON know them.
+"""An installed package adds a mechanism, a curve and a noise: the listing, planner, configuration,
+ledger and JSON know them.
 
 The package is the page on extending's own module, a mechanism with a planning law and a curve, on
 the path with the record that an installer leaves. Each program has a process of its own: a kind
@@ -18,10 +18,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/extending.md").read_text()
-STABLE_COUNTS = next(
-    block
-    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-    if "class StableCounts" in block
+STABLE_COUNTS, HALF_SECH = (
+    next(
+        block
+        for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
+        if f"class {name}" in block
+    )
+    for name in ("StableCounts", "HalfSech")
 )
 ENTRY_POINTS = """
 [dpselect.mechanisms]
@@ -32,6 +35,9 @@ mislabeled = tiny_curve:TinyCurve
 
 [accounting.curves]
 tiny = tiny_curve:TinyCurve
+
+[dpselect.noises]
+half_sech = half_sech:HalfSech
 """
 TINY_CURVE = '''
 """A curve that says what PureDP says."""
@@ -61,7 +67,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from accounting.frozen import Positive
 from dpselect import Sensitivity
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits
+from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.mechanisms import noisy_max
 from dpselect.noise import by_name
 from tiny_curve import TinyCurve
@@ -118,6 +125,10 @@ for kind in ("tiny", "tiny_curve", "os", "stable_counts:StableCounts", "json"):
         assert "must be one of" in str(error), error
     else:
         raise AssertionError(kind)
+
+# A noise too, by the kind that JSON names.
+own = '{"kind": "canonical_top_k", "k": 2, "epsilon": 1.0, "noise": {"kind": "half_sech"}}'
+assert type(dps.Mechanism.from_json(own).noise).__name__ == "HalfSech"
 
 # A broken package is named, and takes nothing else down.
 broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError", "mislabeled": "which does not have that kind"}
@@ -198,6 +209,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("site")
     (folder / "stable_counts.py").write_text(STABLE_COUNTS)
+    noise = "from typing import ClassVar, Literal\n" + HALF_SECH.partition("own = ")[0]
+    (folder / "half_sech.py").write_text(noise)
     (folder / "tiny_max.py").write_text(TINY_MAX)
     (folder / "tiny_curve.py").write_text(TINY_CURVE)
     record = folder / "tiny-0.1.dist-info"

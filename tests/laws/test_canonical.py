@@ -19,13 +19,14 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
 from dpselect import verify
-from dpselect.mechanisms import canonical as canonical_draw
-from dpselect.mechanisms.canonical import CanonicalTopK, Classes, log_binomial, noise_at
+from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK, winners_curve
-from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name
-from dpselect.sampling import sampler
+from dpselect.sampling import sampler, set_classes
+from dpselect.sampling.log_binomials import log_binomial
+from dpselect.sampling.ranked import Ranked
+from dpselect.sampling.set_classes import Classes, noise_at
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 # About 150 statistical tests at 1e-9 each.
@@ -125,7 +126,7 @@ def test_sizes_of_classes_and_blocks(gamma: float) -> None:
     """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm;
     the closed form of a run of classes is the sum over its classes, near the top and far down.
     """
-    classes = Classes(Ranked(counts(np.zeros(10**6))), 1000, gamma, "tied")
+    classes = Classes(Ranked(np.zeros(10**6)), 1000, gamma, "tied")
     rows = np.arange(classes.rows)
     ends = classes.log_mass(rows, np.full(len(rows), classes.first), np.full(len(rows), 10**6 + 1))
     low, high = (
@@ -133,7 +134,7 @@ def test_sizes_of_classes_and_blocks(gamma: float) -> None:
         for parts in ends
     )
     assert low < float(log_binomial(10**6, 1000)) < high < low * (1 + 1e-12)
-    classes = Classes(Ranked(counts(np.zeros(200_000))), 60, gamma, "tied")
+    classes = Classes(Ranked(np.zeros(200_000)), 60, gamma, "tied")
     for row in range(0, classes.rows, 29):
         for start, stop in ((classes.first, classes.first + 9), (5_000, 5_300), (199_000, 200_001)):
             direct = logsumexp(classes.log_size(row, np.arange(start, stop)))
@@ -177,11 +178,11 @@ def test_splitting_blocks_follows_the_law(
     """Drawn by branch and bound from whole rows, the classes of 60 candidates have their exact
     probabilities.
     """
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
-    monkeypatch.setattr(canonical_draw, "_CHILDREN", children)
+    monkeypatch.setattr(set_classes, "_FEW", 0)
+    monkeypatch.setattr(set_classes, "_CHILDREN", children)
     values = np.sort(np.random.default_rng(3).integers(0, 30, 60))[::-1]
     mechanism = CanonicalTopK(k=3, epsilon=1.5, gamma=gamma, noise=noise)
-    classes = Classes(Ranked(counts(values)), 3, gamma, "tied")
+    classes = Classes(Ranked(counts(values).dense()), 3, gamma, "tied")
     keys = [
         (row, low)
         for row in range(classes.rows)
@@ -203,7 +204,7 @@ def test_splitting_blocks_follows_the_law(
     law["rest"] = max(0.0, 1 - sum(law.values()))
     source, drawn = sampler(np.random.default_rng(11)), []
     for _ in range(1000):
-        chosen = canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, source)
+        chosen = set_classes.draw_class(classes, by_name(noise), mechanism.scale, source)
         key = "top" if gamma < 1 and chosen.lowest == 3 else (chosen.held, chosen.lowest)
         drawn.append(key if key in law else "rest")
     assert misfit(drawn, law) > FALSE_ALARM
@@ -231,10 +232,10 @@ def test_ranks_are_those_of_scores() -> None:
         scores = counts(values)
         positions, best = scores.ranked(scores.size)
         ranks = rng.permutation(scores.size)[: int(rng.integers(1, min(scores.size, 400) + 1))] + 1
-        assert np.array_equal(Ranked(scores).positions(ranks), positions[ranks - 1])
+        assert np.array_equal(Ranked(scores.dense()).positions(ranks), positions[ranks - 1])
         if scores.size < 100:
             assert np.array_equal(
-                Ranked(scores).below_top(ranks), (best[ranks - 1] - best[0]).astype(float)
+                Ranked(scores.dense()).below_top(ranks), (best[ranks - 1] - best[0]).astype(float)
             )
 
 
@@ -261,7 +262,7 @@ def test_one_of_k_is_the_exponential_mechanism() -> None:
     assert [canonical[frozenset({i})] for i in law] == pytest.approx(list(law.values()))
     assert [joint[(i,)] for i in law] == pytest.approx(list(law.values()))
     for values in np.random.default_rng(2).integers(0, 9, (50, 12)):
-        best = Ranked(counts(values)).positions(np.arange(1, 5)).tolist()
+        best = Ranked(np.array(values)).positions(np.arange(1, 5)).tolist()
         tied, gap = (
             CanonicalTopK(k=4, epsilon=1.0, top_set=t).set_probability(counts(values), best)
             for t in ("tied", "gap")

@@ -22,9 +22,9 @@ import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms import canonical, joint
 from dpselect.mechanisms.joint import AllowedRanks
-from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import LipschitzNoise
 from dpselect.sampling import ExactSampler, Sampler, plain
+from dpselect.sampling.ranked import Ranked
 
 CUT = 0.95
 EXACT = 1e-9
@@ -230,7 +230,7 @@ def recorded(patch: Patch) -> list[tuple[str, float, Any]]:
     )
     noted(Sampler, "exceeds", lambda _, values, noise, scale, level: (noise, scale, values, level))
     noted(canonical, "draw_class", lambda classes, noise, scale, _: (noise, scale, classes.gamma))
-    noted(canonical, "draw_rows", lambda _, asked, __: (asked.noise, asked.scale, asked.gamma))
+    noted(canonical, "draw_rows", lambda _, layout, noise, scale, __: (noise, scale, layout.gamma))
     noted(joint, "AllowedRanks", lambda _, __, rate, cut: ("levels", rate, cut))
     return calls
 
@@ -385,9 +385,7 @@ def test_joint_levels_fall_at_the_rate_within_their_cell(rate: float) -> None:
     """A level's bounds lie around the quantile of an exponential law cut to the cell, at the first
     bits of its uniform number.
     """
-    cells = AllowedRanks(
-        Ranked(dps.Scores([90, 50, 3, 0], sensitivity=dps.Sensitivity())), 2, rate, math.inf
-    )._cells
+    cells = AllowedRanks(Ranked(np.array([90, 50, 3, 0])), 2, rate, math.inf)._cells
     cell, words = (
         np.tile(np.arange(len(cells)), 20),
         ExactSampler(np.random.default_rng(2)).words(20 * len(cells)),

@@ -23,19 +23,19 @@ from spread import spread
 
 import dpselect as dps
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms import canonical as canonical_draw
 from dpselect.mechanisms import joint as joint_levels
-from dpselect.mechanisms.canonical import Classes, max_gumbel_bounds, noise_bounds
 from dpselect.mechanisms.gaps import GaussianGap, LargeGap, gaps_below, read_top, row_gaps
 from dpselect.mechanisms.joint import AllowedRanks, Counts
-from dpselect.mechanisms.ranks import Ranked, heights
+from dpselect.mechanisms.ranks import heights
 from dpselect.mechanisms.stable_queries import TopStable
 from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.noise import LipschitzNoise, by_name
-from dpselect.sampling import EntropySampler, ExactSampler, base, contest, discrete
+from dpselect.sampling import EntropySampler, ExactSampler, base, contest, discrete, set_classes
 from dpselect.sampling.contest import LazyUniform, RankingProblem
 from dpselect.sampling.discrete import picked, picked_rows
 from dpselect.sampling.exact import drawn_all, top_k_rows
+from dpselect.sampling.ranked import Ranked
+from dpselect.sampling.set_classes import Classes, max_gumbel_bounds, noise_bounds
 from dpselect.scores import Domain, Scores
 
 FALSE_ALARM = 1e-9
@@ -129,7 +129,7 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
     """For the same bits both draws, at their own precision, a low one and none, agree with an
     all-Arb reference; 100 cases.
     """
-    rng, real = np.random.default_rng(3), canonical_draw.totals
+    rng, real = np.random.default_rng(3), set_classes.totals
     for case, values in enumerate(awkward(5, 100)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.CanonicalTopK(
@@ -139,16 +139,16 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
             noise=noise,
             top_set=str(rng.choice(["tied", "gap"])),  # type: ignore[arg-type]
         )
-        classes = Classes(Ranked(utilities(values)), k, mechanism.gamma, mechanism.top_set)
+        classes = Classes(Ranked(values), k, mechanism.gamma, mechanism.top_set)
         count = classes.rows * (len(values) - classes.first + 1) + int(classes.separate_top)
         with ctx.workprec(BITS):
             expected = canonical_reference(mechanism, values, sampler(case).words(count).tolist())
-        blocks = canonical_draw.roots(classes, sampler(case).words)
+        blocks = set_classes.roots(classes, sampler(case).words)
         chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
-            monkeypatch.setattr(canonical_draw, "totals", widened(real, by))
+            monkeypatch.setattr(set_classes, "totals", widened(real, by))
             assert (
-                canonical_draw.draw_class(classes, by_name(noise), mechanism.scale, sampler(case))
+                set_classes.draw_class(classes, by_name(noise), mechanism.scale, sampler(case))
                 == chosen
             )
             if k == len(values) or mechanism.gamma < 1:
@@ -159,14 +159,13 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
     layout, ordered, words = (
-        canonical_draw.RowClasses(mechanism, len(values)),
+        set_classes.RowClasses(len(values), mechanism.k, mechanism.gamma, mechanism.top_set),
         np.sort(values)[::-1],
         sampler(seed).words,
     )
-    winner = int(canonical_draw._winners(ordered[None], layout, mechanism, sampler(seed).words)[0])
-    assert winner == canonical_draw._settled(
-        ordered, layout, mechanism, words(len(layout.n)), words
-    )
+    asked = layout, by_name(mechanism.noise), mechanism.scale
+    winner = int(set_classes._winners(ordered[None], *asked, sampler(seed).words)[0])
+    assert winner == set_classes._settled(ordered, *asked, words(len(layout.n)), words)
     return int(layout.held[winner]), int(layout.lowest[winner])
 
 
@@ -180,10 +179,10 @@ def test_blocks_that_floats_never_decide_follow_the_law(
     """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets
     have their exact law.
     """
-    monkeypatch.setattr(canonical_draw, "_FEW", 0)
-    monkeypatch.setattr(canonical_draw, "_CHILDREN", 2)
-    monkeypatch.setattr(canonical_draw, "totals", widened(canonical_draw.totals, np.inf))
-    monkeypatch.setattr(canonical_draw, "picked_rows", nowhere)
+    monkeypatch.setattr(set_classes, "_FEW", 0)
+    monkeypatch.setattr(set_classes, "_CHILDREN", 2)
+    monkeypatch.setattr(set_classes, "totals", widened(set_classes.totals, np.inf))
+    monkeypatch.setattr(set_classes, "picked_rows", nowhere)
     scores = dps.Scores([5, 3, 3, 2, 1, 0], sensitivity=ANY)
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
     drawn: list[object] = [
@@ -227,7 +226,9 @@ def test_a_row_has_as_many_classes_as_are_counted_beforehand(
 ) -> None:
     """What a row takes of memory is planned by the count of its classes."""
     asked = dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma, noise="laplace")
-    assert asked.classes_of(candidates) == len(canonical_draw.RowClasses(asked, candidates).n)
+    assert asked.classes_of(candidates) == len(
+        set_classes.RowClasses(candidates, k, gamma, "tied").n
+    )
 
 
 def test_class_sizes_are_enclosed() -> None:
@@ -235,7 +236,7 @@ def test_class_sizes_are_enclosed() -> None:
     candidates.
     """
     rng = np.random.default_rng(2)
-    ranked = Ranked(utilities(np.zeros(10**6)))
+    ranked = Ranked(np.zeros(10**6))
     for k, gamma in itertools.product((1, 2, 37, 1000, 10**5), (0.5, 1.0)):
         classes = Classes(ranked, k, gamma, "tied")
         for _ in range(20):
@@ -350,9 +351,7 @@ def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) ->
         mechanism = dps.JointTopK(
             k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2
         )
-        levels = AllowedRanks(
-            Ranked(utilities(values)), k, mechanism.rate, mechanism.cut(len(values))
-        )
+        levels = AllowedRanks(Ranked(values), k, mechanism.rate, mechanism.cut(len(values)))
         with ctx.workprec(BITS):
             expected = joint_reference(levels, values, k, mechanism.rate, one_by_one(sampler(case)))
         runs = [levels._propose(1, sampler(case))]

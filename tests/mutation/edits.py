@@ -241,6 +241,11 @@ accounting/curves/sparse_vector.py
 accounting/dp_events.py
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         _up(@shift * shift / 2 * _OUTWARD)
+    accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
+        _amplified(curve, _up(@size / users))
+        math.log1p(@rate * math.expm1(epsilon))
+    accounting/test_group.py::test_samples_of_fixed_size_bound_exact_laws
+        points = [¶        (_less(epsilon, rate), _times(rate, delta)) => points = [¶        (_less(epsilon, rate), 0.95 * _times(rate, delta))
     laws/test_exact_constants.py::test_a_composition_of_gaussians_is_sampled_as_one_rounded_up
         GaussianDP.of_rho(curve.rho).mu => 0.97 * GaussianDP.of_rho(curve.rho).mu
     laws/test_exact_constants.py::test_a_sampled_delta_is_rounded_up
@@ -251,7 +256,7 @@ accounting/files.py
     accounting/ledger/test_power_cut.py::test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept
                     stream.flush()¶            os.fsync(stream.fileno())¶ =>             stream.flush()¶
                 file.flush()¶        os.fsync(file.fileno())¶ =>         file.flush()¶
-    dpselect/pate/test_labeling.py::test_a_job_costs_each_round_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_costs_each_round_once
                 os.fsync(file.fileno())¶    sync_folder(path.parent)¶ =>         os.fsync(file.fileno())¶
     dpselect/app/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
         elif path.is_symlink(): => elif False:
@@ -492,9 +497,9 @@ accounting/risk.py
         return orders, @curve.rdp(orders)
         / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
 dpselect/archives.py
-    dpselect/pate/test_votes_files.py::test_other_methods_than_deflate_are_refused
+    dpselect/app/labeling/test_votes_files.py::test_other_methods_than_deflate_are_refused
         _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) => _METHODS = range(99)
-    dpselect/pate/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
+    dpselect/app/labeling/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
         while piece := stream.read(_PIECE):¶            yield => while piece := stream.read():¶            yield
 dpselect/cells.py
     dpselect/app/events/test_cells.py::test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike
@@ -819,6 +824,27 @@ dpselect/app/events/user_counts.py
     dpselect/app/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max
         most = self.max_groups_per_user => most = 1
+dpselect/hazard_noise.py
+    dpselect/noise/test_hazard_noise.py::test_a_noise_that_breaks_a_rule_is_refused
+        if self.winner_price != "laplace": => if False:
+        self.isf_ball(arb(0.5))) < _MEDIAN: => self.isf_ball(arb(0.5))) < 0:
+        if not (z.is_finite() and z.rad() < _SLACK): => if not z.is_finite():
+        if wide.is_finite() and not wide.contains => if False and not wide.contains
+        if z < self.lower: => if False:
+        if _apart(self.sf_ball(z), q, _SLACK): => if False:
+        if _apart(density, step / (further - z), _SLOPE): => if False:
+        if log_q - log_q2 > (z2 - z) => if log_q - log_q2 > 1.06 * (z2 - z)
+        if slope2 > slope + _SLACK: => if slope2 > slope + 1:
+    dpselect/noise/test_hazard_noise.py::test_functions_of_balls_are_the_librarys_own
+        _ACCURACY = 56 => _ACCURACY = 20
+        _MOST_BITS = 1 << 14 => _MOST_BITS = 1 << 9
+        if value in ends or value != value: => if value != value:
+    dpselect/noise/test_hazard_noise.py::test_json_names_the_kind
+        return NOISES.build(data) => return data["kind"]
+    dpselect/noise/test_hazard_noise.py::test_what_is_no_lipschitz_noise_is_refused
+        or data in get_args(LipschitzNoise): => or isinstance(data, str):
+    dpselect/noise/test_hazard_noise.py::test_a_ball_that_never_shrinks_is_named
+        while bits <= _MOST_BITS: => while bits <= 1 << 18:
 dpselect/mechanisms/above_threshold.py
     laws/test_sparse_vector.py::test_a_price_of_two_noises_is_their_sum_rounded_up_once
         above = self.c * Fraction(self.answer_shift) => above = Fraction(self.answer_shift)
@@ -835,17 +861,6 @@ dpselect/mechanisms/above_threshold.py
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
         span / (1 - search)) => span / (Fraction(21, 20) - search))
 dpselect/mechanisms/canonical.py
-    laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
-        half_below_top(lowest), => half_below_top(np.maximum(np.asarray(lowest) - 1, self.first)),
-    laws/test_mechanisms.py::test_select_follows_the_law
-        np.concatenate([held, free, [chosen.lowest]]) => np.concatenate([held, free, [max(chosen.lowest - 1, 0)]])
-    laws/test_exact_draws.py::test_blocks_that_floats_never_decide_follow_the_law
-        chosen.lowest - chosen.free_from) => chosen.lowest - chosen.free_from + 1)
-    laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
-            found = log_binomial(n, r) =>     found = 0.0 * log_binomial(n, r)
-    laws/test_canonical.py::test_splitting_blocks_follows_the_law
-        heirs, certain = picked_rows(*log_mass, drawn)
-        => heirs, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
     laws/test_exact_draws.py::test_a_row_has_as_many_classes_as_are_counted_beforehand
         (self.k if self.gamma < 1 else 1) + 1 => self.k + 1
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
@@ -853,14 +868,9 @@ dpselect/mechanisms/canonical.py
         epsilon_curve(self.noise, @self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         self.top_set), by_name(self.noise), @self.scale, source)
+        draw_rows(matrix, layout, by_name(self.noise), @self.scale, source)
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         argmax_probabilities(by_name(self.noise), @self.scale, utility)
-    laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
-        blocks.low, blocks.high), @self._scale)
-        rational(@self._scale)
-        totals(scores, noise, @asked.scale)
-        rational(@asked.scale)
-        / (@0.5 * asked.scale)
 dpselect/mechanisms/discover_then_select.py
     dpselect/plan/test_counts.py::test_what_an_interval_says
         def compared(self) -> int:¶        return self.candidates => def compared(self) -> int:¶        return 2 * self.candidates
@@ -989,9 +999,6 @@ dpselect/mechanisms/per_group.py
         for scores in itertools.chain(self._nobody, self._scores.values()): => for scores in self._scores.values():
     dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0
         is not None and l0 % 2: => is not None and l0 % 2 and self.discovery is not None:
-dpselect/mechanisms/ranks.py
-    laws/test_mechanisms.py::test_select_follows_the_law
-        return [moved[place] for place in range(len(picks))] => return picks
 dpselect/mechanisms/release.py
     dpselect/test_selection.py::test_a_set_of_observed_items_is_released_in_the_order_of_labels
             if not ordered:¶ =>     if not ordered and scores.domain == "public":¶
@@ -1190,17 +1197,17 @@ dpselect/pate/data_dependent_privacy.py
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
 dpselect/app/labeling/labeling.py
-    dpselect/pate/test_labeling.py::test_a_job_is_begun_and_paid_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_is_begun_and_paid_once
         paid is not None and paid.state != "void" => paid is None
-    dpselect/pate/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
+    dpselect/app/labeling/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
         if all(room.budget.fits( => if any(room.budget.fits(
     dpselect/app/release/test_question.py::test_a_job_goes_on_as_it_was_asked
         dict.fromkeys((*self._terms, *begun.job)) => dict.fromkeys(self._terms)
-    dpselect/pate/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
+    dpselect/app/labeling/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
-    dpselect/pate/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
+    dpselect/app/labeling/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
         delta=@@float_up(price.failure, FAILURE_UNIT))
 dpselect/pate/plan.py
     dpselect/pate/test_plan.py::test_the_constant_is_the_best_set_of_labels_for_all_items
@@ -1211,13 +1218,13 @@ dpselect/pate/plan.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
 dpselect/app/labeling/votes_file.py
-    dpselect/pate/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
+    dpselect/app/labeling/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
         if len(row) != width: => if False:
         elif _is_text(path) and (arrays["votes"] < 0).any(): => elif False:
-    dpselect/pate/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
+    dpselect/app/labeling/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
         arrays.pop("names", None) => pass
         int(cell[1] or -1) => int(cell[1] or 0)
-    dpselect/pate/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
+    dpselect/app/labeling/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
         if teachers is None:¶ _refuse( => if False: _refuse(
 dpselect/pate/voting.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
@@ -1393,7 +1400,7 @@ dpselect/app/release/series_page.py
         up = rank - row["rank"] => up = row["rank"] - rank
         if left_out > 0: => if shown and left_out > 1:
 dpselect/session.py
-    dpselect/pate/test_labeling.py::test_another_relation_is_refused
+    dpselect/app/labeling/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None
     dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
         whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
@@ -1458,6 +1465,27 @@ dpselect/sampling/exact.py
         keepdims=True), @problem.scale)
     dpselect/sampling/test_refinement.py::test_estimates_in_the_wrong_order_do_not_decide
         best - margin - _OF_HEIGHT => best - _OF_HEIGHT
+dpselect/sampling/log_binomials.py
+    laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
+            found = log_binomial(n, r) =>     found = 0.0 * log_binomial(n, r)
+dpselect/sampling/ranked.py
+    laws/test_mechanisms.py::test_select_follows_the_law
+        return [moved[place] for place in range(len(picks))] => return picks
+dpselect/sampling/set_classes.py
+    laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
+        half_below_top(lowest), => half_below_top(np.maximum(np.asarray(lowest) - 1, self.first)),
+        blocks.low, blocks.high), @self._scale)
+        rational(@self._scale)
+        totals(scores, largest, @scale)
+        rational(@scale)
+        / (@0.5 * scale)
+    laws/test_mechanisms.py::test_select_follows_the_law
+        np.concatenate([held, free, [chosen.lowest]]) => np.concatenate([held, free, [max(chosen.lowest - 1, 0)]])
+    laws/test_exact_draws.py::test_blocks_that_floats_never_decide_follow_the_law
+        chosen.lowest - chosen.free_from) => chosen.lowest - chosen.free_from + 1)
+    laws/test_canonical.py::test_splitting_blocks_follows_the_law
+        heirs, certain = picked_rows(*log_mass, drawn)
+        => heirs, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
 dpselect/sampling/plain.py
     laws/test_configured_noise.py::test_simulations_add_the_noise_at_its_scale
         reshape(block.shape)¶        noisy *= @scale

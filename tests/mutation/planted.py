@@ -107,38 +107,50 @@ _THEIRS = (
 )
 
 
-def _serve(*, imported: bool) -> None:
-    """Run the tests that each line of input names: an edited file, the file before, tests, where
-    they write, options of pytest.
+class _Server:
+    """A plugin of a pytest that has loaded all but the tests: each line of input is a fork of it.
 
-    Prints the status that they end with. Where the packages are not `imported` yet, a fork imports
-    the edited file.
+    A line names an edited file, the file before, tests, where they write, and options. The status
+    that the tests end with is printed.
     """
+
+    def __init__(self, *, imported: bool) -> None:
+        self._imported = imported
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self, args: list[str]) -> None:
+        gc.freeze()
+        print("ready", flush=True)
+        for line in sys.stdin:
+            file, was, tests, said, *options = line.rstrip("\n").split("\t")
+            if (child := os.fork()) == 0:
+                written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.dup2(written, 1), os.dup2(written, 2)
+                gc.unfreeze()
+                if self._imported:
+                    try:
+                        plant(file, was)
+                    except LookupError:
+                        os._exit(UNSEEN)
+                    gc.freeze()
+                args += [*options, tests]
+                return
+            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            print(status, flush=True)
+        os._exit(0)
+
+
+def _serve(*, imported: bool) -> None:
+    """Serve edits. Where the packages are not `imported` yet, a fork imports the edited file."""
     for name in _THEIRS:
         importlib.import_module(name)
     if imported:
         _import_all()
-    gc.freeze()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        file, was, tests, said, *more = line.rstrip("\n").split("\t")
-        if (child := os.fork()) == 0:
-            written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(written, 1), os.dup2(written, 2)
-            gc.unfreeze()
-            if imported:
-                try:
-                    plant(file, was)
-                except LookupError:
-                    os._exit(UNSEEN)
-                gc.freeze()
-            options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
-            status = pytest.main(
-                [*options, *more, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests]
-            )
-            sys.stdout.flush()
-            os._exit(status)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    status = pytest.main(options, plugins=[_Server(imported=imported)])
+    sys.stdout.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ from accounting import Curve
 from accounting.arguments import Relation, checked_integer
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.continual_top_k import Floats, thresholds
 from dpselect.mechanisms.means_over_time import RATES, Means
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.sparse_histogram import SparseHistogram
+from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores

@@ -28,7 +28,7 @@ from dpselect.app.events.dialect import Tables, matches
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.sources.base import Kind
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import MechanismInput
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores, SecondLook

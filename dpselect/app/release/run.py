@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import accounting as acc
 import dpselect as dps
-from dpselect import events
+from dpselect.app import events
 from dpselect.app.events import (
     EventCounts,
     GroupCounts,
@@ -38,7 +38,8 @@ from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import LedgerFields, PayerFields
 from dpselect.cells import cell
 from dpselect.errors import EventLogError, InvalidRequest
-from dpselect.mechanisms.base import Mechanism, MechanismInput, Pay
+from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.mechanisms.gate import MechanismInput
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.default import Choice

@@ -17,7 +17,7 @@ import dpselect as dps
 from accounting.address import masked, without_password
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
-from dpselect import events
+from dpselect.app import events
 from dpselect.app.continual import Horizon, Period
 from dpselect.app.continual.horizon import of_pairs
 from dpselect.app.continual.horizon import open as open_horizon

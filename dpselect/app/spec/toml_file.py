@@ -29,7 +29,7 @@ from dpselect.app.spec.continual_spec import EveryFields, PeriodFields, StateFie
 from dpselect.app.spec.label_spec import BallotFields, RoundFields
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
-from dpselect.mechanisms.base import WHY_NOT_TOP_K
+from dpselect.mechanisms.traits import WHY_NOT_TOP_K
 
 
 class ConfigTable(Spec):

@@ -7,15 +7,8 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.base import (
-    EPSILON,
-    MECHANISMS,
-    SCALE,
-    Mechanism,
-    NoiseParameter,
-    Traits,
-    members,
-)
+from dpselect.mechanisms.base import MECHANISMS, Mechanism, members
+from dpselect.mechanisms.traits import EPSILON, SCALE, NoiseParameter, Traits
 
 WHOLE: dict[str, Any] = {
     "answers": "top_k",

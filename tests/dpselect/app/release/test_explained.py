@@ -21,7 +21,8 @@ from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.mechanisms import members
-from dpselect.mechanisms.base import DelegatingMechanism, Mechanism, ShowsValues
+from dpselect.mechanisms.base import Mechanism, ShowsValues
+from dpselect.mechanisms.delegating import DelegatingMechanism
 from dpselect.mechanisms.release import public_grid
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)

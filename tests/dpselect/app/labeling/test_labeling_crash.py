@@ -23,10 +23,10 @@ import accounting as acc
 from accounting import Ledger
 from dpselect import pate
 from dpselect.app.cli import app
+from dpselect.app.labeling import job as pate_job
+from dpselect.app.labeling import labeling
 from dpselect.app.labeling.labeling import price_of
 from dpselect.mechanisms import Mechanism
-from dpselect.pate import job as pate_job
-from dpselect.pate import labeling
 
 # fast versions in test_labeling.py fail at each step in one process
 pytestmark = [pytest.mark.serial, pytest.mark.slow]

@@ -15,6 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting import files
 from dpselect import pate
+from dpselect.app.labeling import labeling
 from dpselect.app.labeling.labeling import (
     JobBusy,
     JobConflict,
@@ -26,7 +27,6 @@ from dpselect.app.labeling.labeling import (
 )
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
-from dpselect.pate import labeling
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)
