@@ -9,6 +9,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 DOCS = Path(__file__).parent
 _MARK = re.compile(r"^<!-- names: ([\w.]+) -->$", flags=re.MULTILINE)
@@ -24,6 +25,13 @@ def expanded(text: str) -> str:
     return _MARK.sub(lambda found: "\n".join(_section(found[1])), text)
 
 
+def named(module: Any, name: str) -> Any:
+    """The value of a public name: the function, where a package that bears its name hides it."""
+    value = getattr(module, name)
+    hidden = inspect.ismodule(value) and callable(value)
+    return module.__getattr__(name) if hidden else value
+
+
 def page_of(package: str, name: str) -> str:
     """Name of the page of a public name, below reference/names."""
     home = importlib.import_module(package)
@@ -37,7 +45,7 @@ def _section(package: str) -> Iterator[str]:
     yield _first(module)
     yield from ("", "| name | what it is |", "|---|---|")
     for name in sorted(module.__all__, key=str.lower):
-        yield _line(package, name, getattr(module, name))
+        yield _line(package, name, named(module, name))
 
 
 def _first(value: object) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from name_pages import page_of
+from name_pages import named, page_of
 from sphinx.util.typing import stringify_annotation
 
 from accounting.frozen import Frozen
@@ -158,7 +158,7 @@ def _listed(text: str) -> Iterator[tuple[str, str, Any]]:
         module = importlib.import_module(found[1])
         names = found[2].split() or sorted(module.__all__, key=str.lower)
         for name in names:
-            value = getattr(module, name)
+            value = named(module, name)
             if not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue
             top = importlib.import_module("dpselect")
