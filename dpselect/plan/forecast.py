@@ -312,9 +312,7 @@ class Forecaster:
     known: bool
     groups: Groups | None = None
     seed: int = 0
-    _users: dict[float | None, list[MadeUpUsers]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _users: dict[float | None, list[MadeUpUsers]] = field(default_factory=dict, repr=False)
 
     def of(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
         """Forecast of a choice for the top k of data that are bounded as in the release.

@@ -157,6 +157,7 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
             over.get(told["count"], f"users of the last {told['window']} periods")
             + f", as {_counted(told)}",
         ),
+        *([("forecast", told["expected"]["in_words"])] if "expected" in told else []),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),

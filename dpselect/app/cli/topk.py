@@ -161,11 +161,15 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     return out.page(
         out.heading(f"Private {_asked(question)} of {_column(reading.item)}{each}, by {measure}"),
         _items(answer, notes, _interval(answer)),
-        Text(_outcome(answer)),
+        Text(" ".join(filter(None, [_outcome(answer), _sentence(answer.about_right)]))),
         out.section("What is promised", _promises(stated, question)),
         out.section("How it was made", _means(answer)),
         Group(*last),
     )
+
+
+def _sentence(words: str | None) -> str | None:
+    return words and f"{words[:1].upper()}{words[1:]}."
 
 
 def _asked(question: Question) -> str:

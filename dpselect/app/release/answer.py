@@ -39,6 +39,7 @@ from accounting.files import (
 from accounting.risk import Risk
 from accounting.wording import format_number, rounded_up
 from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.outlook import Outlook
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
 from dpselect.csv_text import csv_records
@@ -192,7 +193,7 @@ SETTLED = (
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """Names of the columns of a table, except the column of groups."""
 # left out where there is none
-_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})
+_OPTIONAL = frozenset({"draw", "chosen", "expected", "unit", "spent", "groups", "sums", "time"})
 
 
 class Unrecorded(UserWarning):
@@ -240,6 +241,7 @@ class Answer(Tabled):
         charge: the recorded charge; None without a ledger.
         left: the charge, the remaining budget and the number of such releases that still fit, in
             words.
+        outlook: the forecast from what the question declares about the data; None if it does not.
         draw: a random name that tells the draw from another one under the same charge, even if both
             have the same result; None without a ledger.
         kept: the JSON of the whole answer that an earlier call kept; None if it was drawn now.
@@ -253,6 +255,7 @@ class Answer(Tabled):
     left: str | None = None
     draw: str | None = None
     kept: str | None = None
+    outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", self.question.kept)
@@ -281,6 +284,7 @@ class Answer(Tabled):
             PaidCharge(**held["ledger"]),
             draw=held["draw"],
             kept=content,
+            outlook=Outlook.from_data(held.get("expected")),
         )
 
     @property
@@ -409,7 +413,12 @@ class Answer(Tabled):
         """The guarantee, the cost and the warnings, in words."""
         stated = self.guarantee
         said = [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions]
-        return [*said, *(line for line in (self.lost, self.left) if line is not None)]
+        return [*said, *filter(None, (self.about_right, self.lost, self.left))]
+
+    @property
+    def about_right(self) -> str | None:
+        """The forecast of how many of the items are right, in words; None without one."""
+        return None if self.outlook is None else self.outlook.about_right(len(self.selection))
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -477,6 +486,7 @@ class Answer(Tabled):
             ),
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
+            "expected": None if self.outlook is None else self.outlook.as_data(self.about_right),
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": (
                 None
@@ -608,6 +618,7 @@ class DryRun:
         is_kept: True if a file or a state keeps the answer of a release that is killed after its
             charge.
         horizon: key and state of a series that shares one budget.
+        outlook: the forecast from what is declared about the data; None if nothing is.
     """
 
     item: Chargeable
@@ -618,6 +629,7 @@ class DryRun:
     in_all: str | None = None
     is_kept: bool = True
     horizon: Mapping[str, str] | None = None
+    outlook: Outlook | None = None
 
     @property
     def guarantee(self) -> Promise:
@@ -649,6 +661,7 @@ class DryRun:
                 if self.horizon is None
                 else ["the series has key {key} and state {state}".format(**self.horizon)]
             ),
+            *([] if self.outlook is None else self.outlook.lines()),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -668,6 +681,7 @@ class DryRun:
             "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
             **({} if self.horizon is None else {"horizon": dict(self.horizon)}),
+            **({} if self.outlook is None else {"expected": self.outlook.as_data(None)}),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 

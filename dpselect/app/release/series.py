@@ -41,6 +41,7 @@ from dpselect.app.release.answer import (
     rescued,
 )
 from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.app.spec.continual_spec import KeptFields
@@ -240,6 +241,7 @@ class HorizonAnswer(_OfPeriods):
         names: names of the periods; None for their numbers.
         group: name of the column of groups.
         question: the question, as plain data.
+        outlook: the forecast from what the question declares about the data; None if it does not.
         files: in a file, the hashes of the table beside it, and before that of the one in whose
             place it was written.
     """
@@ -254,6 +256,7 @@ class HorizonAnswer(_OfPeriods):
     group: str = "group"
     question: dict[str, Any] | None = None
     files: tuple[str, ...] = ()
+    outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
@@ -317,6 +320,11 @@ class HorizonAnswer(_OfPeriods):
         """Warnings about the answers, and about a missing ledger."""
         return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
 
+    @property
+    def about_right(self) -> str | None:
+        """The forecast of how many of the items are right, in words; None without one."""
+        return None if self.outlook is None else self.outlook.about_right(len(self.rows))
+
     def _explained(self, one: Period) -> bool:
         mechanism = self.mechanism
         listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
@@ -346,6 +354,9 @@ class HorizonAnswer(_OfPeriods):
             "budget": self.left,
             "mechanism": plain_data(mechanism),
             "intervals": self._intervals,
+            **(
+                {} if self.outlook is None else {"expected": self.outlook.as_data(self.about_right)}
+            ),
             "released": [
                 {
                     "period": one.number,
@@ -396,7 +407,7 @@ class HorizonAnswer(_OfPeriods):
             stated.in_words,
             f"Risk: {stated.risk_in_words}.",
             *self.notes,
-            *([self.left] if self.left else []),
+            *filter(None, [self.about_right, self.left]),
         ]
 
     def __repr__(self) -> str:
@@ -419,10 +430,11 @@ class HorizonAnswer(_OfPeriods):
         drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
         bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
         stated = promise(self.mechanism, of_horizon(self.mechanism))
+        told = (("Forecast", self.about_right), ("Budget", self.left))
         facts = [
             ("In words", stated.in_words),
             ("Risk", stated.risk_in_words),
-            *([("Budget", self.left)] if self.left else []),
+            *((name, words) for name, words in told if words),
         ]
         made = (
             f"The top {self.mechanism.k}"
@@ -680,7 +692,7 @@ class ByPeriod:
     def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         try:
-            answer = run(question, part, place=place, choice=self._choice)
+            answer = run(question, part, place=place, choice=self._choice, outlook=self._outlook)
         except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -715,7 +727,15 @@ class ByPeriod:
             )
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
-        return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
+        outlook = of_release(self._question, self._choice, compared=True)
+        return DryRun(
+            mechanism,
+            mechanism,
+            self._question.budget,
+            tuple(left),
+            in_all=in_all,
+            outlook=outlook,
+        )
 
     def _in_all(self) -> InAll:
         """The total cost to one user once all periods are charged.
@@ -724,6 +744,11 @@ class ByPeriod:
             BudgetExceeded: as for `InAll.of`.
         """
         return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
+
+    @cached_property
+    def _outlook(self) -> Outlook | None:
+        """The forecast of each period, from what is declared about the data of one."""
+        return of_release(self._question, self._choice)
 
     @cached_property
     def _choice(self) -> Choice:
@@ -754,6 +779,7 @@ def over_horizon(
     ended: int,
     dry_run: bool,
     question: dict[str, Any] | None = None,
+    data: Described | None = None,
 ) -> HorizonAnswer | DryRun:
     """Release periods with one budget, reserved once the log is read, committed by the first.
 
@@ -770,6 +796,7 @@ def over_horizon(
         opens: arguments of `dpselect.continual.open` for the horizon.
         ended: number of the named periods that are closed afterwards, at least.
         question: the question, as plain data.
+        data: the data of all periods, as the question describes them; None if it does not.
 
     Raises:
         InvalidRequest: no period has ended.
@@ -785,9 +812,14 @@ def over_horizon(
             " declare at least as many, or none"
         )
     lists = {name: opens[name] for name in ("domain", "groups")}
-    mechanism = horizon_mechanism(
-        budget, **{**settings, **lists, "periods": declared, "grouped": grouped}
-    )
+
+    def fitted(budget: acc.Budget, listed: Sequence[Label] | None = None) -> ContinualTopK:
+        more = {**lists, "domain": lists["domain"] if listed is None else listed}
+        return horizon_mechanism(
+            budget, **{**settings, **more, "periods": declared, "grouped": grouped}
+        )
+
+    mechanism = fitted(budget)
     reading = of_pairs(reading, grouped=grouped)
 
     def opened(**more: Any) -> Horizon:
@@ -799,9 +831,10 @@ def over_horizon(
             raise
 
     if dry_run:
-        return dry_close(
+        found = dry_close(
             session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
         )
+        return replace(found, outlook=of_series(budget, mechanism, data, fitted))
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
@@ -824,6 +857,7 @@ def over_horizon(
         "names": tuple(name for name, *_ in named),
         "group": group_head(reading.group),
         "question": question,
+        "outlook": of_series(budget, mechanism, data),
     }
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 
