@@ -16,6 +16,7 @@ from accounting.wording import format_number, rounded_up
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
 from dpselect.app.release.answer import Answer, AnswerFile, DryRun, Promise, as_json
+from dpselect.app.release.explained import MAY_BE_NOISE
 from dpselect.app.release.question import Question
 from dpselect.app.release.topk import answered
 from dpselect.app.spec import TopKSpec
@@ -234,12 +235,15 @@ def _items(
             for word in ([] if selection.groups is None else ["group"]) + heads
         )
     )
+    marks = answer.may_be_noise
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
         value, between = (
             ("", "")
             if values is None
             else _value(values[place], around, whole=whole, signed=answer.question.signed)
         )
+        if marks[place] and (around is None or around.at_least):
+            between = MAY_BE_NOISE
         note = Text((notes or {}).get(label, ""), style="dim")
         row = [
             Text("-" if rank is None else str(rank)),

@@ -38,7 +38,7 @@ from accounting.files import (
 )
 from accounting.risk import Risk
 from accounting.wording import format_number, rounded_up
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, noise_bar
 from dpselect.app.release.outlook import Outlook
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
@@ -355,16 +355,34 @@ class Answer(Tabled):
         It is a function of what was released and costs nothing. Always False for items of a public
         list without scores.
         """
-        reading, domain = self.question.reading, self.question.domain
-        listed = (
-            None
-            if domain is None or (reading.group is not None and reading.groups is None)
-            else len(domain)
-        )
-        cells = None if listed is None else listed * len(reading.groups or ("",))
         return explained_by_noise(
-            self.mechanism, self.selection, cells, signed=self.question.signed
+            self.mechanism, self.selection, self._candidates, signed=self.question.signed
         )
+
+    @property
+    def _candidates(self) -> int | None:
+        """Number of candidates of public lists, in all groups; None without such lists."""
+        reading, domain = self.question.reading, self.question.domain
+        if domain is None or (reading.group is not None and reading.groups is None):
+            return None
+        return len(domain) * len(reading.groups or ("",))
+
+    @property
+    def may_be_noise(self) -> tuple[bool, ...]:
+        """True for each item that what was released does not tell from one without users.
+
+        Its lower bound is 0 or, without intervals, noise alone explains its score. It is a function
+        of what was released, and False for values that may be negative.
+        """
+        around, bar = self.interval, None
+        if around is not None:
+            # users are whole
+            bar = around.half_width + (1 - 1e-9) * (self.question.reading.value is None)
+        elif self.values is not None:
+            bar = noise_bar(self.mechanism, len(self.selection), self._candidates)
+        if bar is None or self.question.signed:
+            return (False,) * len(self.selection)
+        return tuple(value <= bar for value in self.values or ())
 
     @property
     def on_record(self) -> str:
@@ -486,6 +504,7 @@ class Answer(Tabled):
             ),
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
+            "may_be_noise": list(self.may_be_noise),
             "expected": None if self.outlook is None else self.outlook.as_data(self.about_right),
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": (

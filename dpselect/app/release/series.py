@@ -40,7 +40,7 @@ from dpselect.app.release.answer import (
     promise,
     rescued,
 )
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, noise_bar
 from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
@@ -326,9 +326,23 @@ class HorizonAnswer(_OfPeriods):
         return None if self.outlook is None else self.outlook.about_right(len(self.rows))
 
     def _explained(self, one: Period) -> bool:
-        mechanism = self.mechanism
-        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
-        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+        return explained_by_noise(
+            self.mechanism, one.selection, self._candidates, period=one.number
+        )
+
+    @property
+    def _candidates(self) -> int | None:
+        """Number of candidates of a public list; None if they are read off the log."""
+        return self.mechanism.candidates if self.mechanism.delta is None else None
+
+    def _may_be_noise(self, one: Period) -> tuple[bool, ...]:
+        """Marks of a period's items, as of `Answer.may_be_noise`."""
+        mechanism, values = self.mechanism, one.selection.values or ()
+        if mechanism.counts is None:
+            bar = noise_bar(mechanism, len(values), self._candidates, period=one.number)
+        else:  # users are whole
+            bar = mechanism.margin(one.number, max(1, len(values))) + (1 - 1e-9)
+        return tuple(bar is not None and value <= bar for value in values)
 
     @property
     def values(self) -> tuple[float, ...] | None:
@@ -367,6 +381,7 @@ class HorizonAnswer(_OfPeriods):
                         else mechanism.counts.scale
                     ),
                     "explained_by_noise": self._explained(one),
+                    "may_be_noise": list(self._may_be_noise(one)),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
