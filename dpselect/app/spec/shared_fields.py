@@ -470,6 +470,11 @@ _FORECASTS = "it describes the data for a forecast, and changes neither the char
 class ForecastFields(Spec):
     """Options that describe the data roughly and publicly, for a forecast of what will be shown."""
 
+    shape: str | None = option(
+        "Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1.",
+        _FORECAST,
+        unasked=_FORECASTS,
+    )
     users: Count | None = option(
         "Number of users, roughly. With it the dry run and the answer forecast how many of the"
         " items shown will be right.",
@@ -483,11 +488,6 @@ class ForecastFields(Spec):
     )
     items_per_user: Positive | None = option(
         "Mean number of items per user. Default: 1.", _FORECAST, unasked=_FORECASTS
-    )
-    shape: str | None = option(
-        "Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1.",
-        _FORECAST,
-        unasked=_FORECASTS,
     )
     group_users: SkipValidation[Mapping[str, int] | None] = option(
         "Number of users of a group, such as Germany=12000. May be repeated.",
