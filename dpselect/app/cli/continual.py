@@ -13,7 +13,7 @@ from typer import Argument
 from accounting.address import masked
 from accounting.wording import format_number, rounded_up
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import verb
+from dpselect.app.cli.from_model import spelled, verb
 from dpselect.app.cli.guard import PLAIN, GuardedGroup
 from dpselect.app.continual import lifecycle
 from dpselect.app.release.answer import HEADS, DryRun
@@ -170,7 +170,7 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    last = [out.note("Warning", words) for words in told["notes"]]
+    last = [out.note("Warning", spelled(words, ContinualSpec)) for words in told["notes"]]
     last += [] if told["budget"] is None else [out.note("Budget", told["budget"], "bold")]
     return out.page(
         *parts, out.section("What is promised, for the whole horizon", facts), Group(*last)

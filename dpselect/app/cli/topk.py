@@ -156,7 +156,9 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         if reading.value is None
         else f"the sum of {_column(reading.value)}"
     )
-    last: list[RenderableType] = [out.note("Warning", words) for words in answer.cautions]
+    last: list[RenderableType] = [
+        out.note("Warning", spelled(words, TopKSpec)) for words in answer.cautions
+    ]
     last += [] if answer.left is None else [out.note("Budget", answer.left, "bold")]
     last.append(out.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
     return out.page(

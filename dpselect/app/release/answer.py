@@ -38,7 +38,12 @@ from accounting.files import (
 )
 from accounting.risk import Risk
 from accounting.wording import format_number, rounded_up
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, noise_bar
+from dpselect.app.release.explained import (
+    HARDLY_ANY,
+    explained_by_noise,
+    like_missing,
+    noise_bar,
+)
 from dpselect.app.release.outlook import Outlook
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
@@ -346,7 +351,16 @@ class Answer(Tabled):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the question and the answer."""
-        return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
+        found = [*_cautions(self.question), *self._like_missing]
+        return [*found, *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def _like_missing(self) -> list[str]:
+        """A note about released labels that look like a missing value, unless a list names them."""
+        listed = self.question.reading.groups is not None
+        labels = [] if self.question.domain is not None else [*self.items]
+        labels += [] if listed else [*(self.selection.groups or ())]
+        return [*filter(None, [like_missing(labels)])]
 
     @property
     def explained_by_noise(self) -> bool:

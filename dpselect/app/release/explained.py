@@ -6,10 +6,12 @@ It uses only the released answer and public facts, so it tells nothing new about
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
+from dpselect.app.events.catalog import NULLS
 from dpselect.mechanisms.base import Mechanism
-from dpselect.selection import Selection
+from dpselect.selection import Label, Selection
 
 HARDLY_ANY: Final = (
     "noise alone explains this answer, so hardly any user was found. Run `dpselect"
@@ -19,8 +21,22 @@ HARDLY_ANY: Final = (
 _CONFIDENCE = 0.95
 
 
+LIKE_MISSING: Final = "released labels look like missing values"
+"""Beginning of a note about released labels such as NULL."""
 MAY_BE_NOISE: Final = "may be noise alone"
 """Mark of a row whose score, or lower bound, does not tell it from an item without users."""
+
+
+def like_missing(labels: Iterable[Label]) -> str | None:
+    """A note about released labels that look like a missing value; None if there is none."""
+    found = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
+    if not found:
+        return None
+    named = ", ".join(repr(label) for label in found)
+    return (
+        f"{LIKE_MISSING}: {named}. If the log writes missing values so, state missing= with these"
+        " texts in a later release"
+    )
 
 
 def noise_bar(

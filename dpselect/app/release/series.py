@@ -40,7 +40,7 @@ from dpselect.app.release.answer import (
     promise,
     rescued,
 )
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, noise_bar
+from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, like_missing, noise_bar
 from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
@@ -313,7 +313,16 @@ class HorizonAnswer(_OfPeriods):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the answers as a whole."""
-        return [HARDLY_ANY] if self.explained_by_noise else []
+        found = [] if self._candidates is not None else [self._like_missing]
+        return [*filter(None, found), *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def _like_missing(self) -> str | None:
+        """A note about released labels that look like a missing value."""
+        of_each = (one.selection for one in self.released)
+        return like_missing(
+            label for one in of_each for label in (*(one.labels or ()), *(one.groups or ()))
+        )
 
     @property
     def notes(self) -> list[str]:

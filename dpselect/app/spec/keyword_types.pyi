@@ -5,36 +5,24 @@ For type checkers and editors alone: what `dpselect.topk` and its like take as `
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Annotated, Any, Literal, Required, TypedDict
+
+from pydantic import Field
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count
-from accounting.frozen import Positive
-from accounting.frozen import Real
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dpselect.app.events.file_options import Form
-from dpselect.app.events.file_options import Format
-from dpselect.app.events.time_window import Every
-from dpselect.app.events.time_window import Unit
-from dpselect.app.spec.base import Column
-from dpselect.app.spec.base import Flag
-from dpselect.app.spec.base import Seed
+from accounting.frozen import Count, Positive, Real
+from dpselect.app.events.file_options import Form, Format
+from dpselect.app.events.time_window import Every, Unit
+from dpselect.app.spec.base import Column, Flag, Seed
 from dpselect.app.spec.topk_spec import EngineName
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.continual_top_k import Over
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
-from dpselect.pate.ballots import Voting
+from dpselect.pate.ballots import Missing, Split, Voting
 from dpselect.selection import Label
-from os import PathLike
-from pydantic import Field
-from typing import Annotated
-from typing import Any
-from typing import Literal
-
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -67,12 +55,10 @@ class SharedFileOptions(TypedDict, total=False):
     query: str | None
     """SQL query of a database."""
 
-
 class SharedBudget(TypedDict, total=False):
     delta: Real | None
     """Part of the budget: the probability that may fall outside epsilon or rho. Choose far less
     than 1 / number of users."""
-
 
 class SharedPayer(TypedDict, total=False):
     team: str | None
@@ -84,18 +70,15 @@ class SharedPayer(TypedDict, total=False):
     label: str | None
     """Note to store in the ledger, unencrypted. Do not include private data."""
 
-
 class SharedLedger(SharedPayer, total=False):
     period: str | Sequence[str] | None
     """Period of the log's rows, if the dataset has a budget per period. May be repeated."""
-
 
 class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     """Number of parts in which to read the log. More parts need less memory. Default: by size."""
     memory_limit: str | None
     """Memory that the engine may use before it spills to disk, for example 2GiB."""
-
 
 class SharedItem(SharedFile, total=False):
     user: Required[Column | Sequence[Column]]
@@ -108,13 +91,11 @@ class SharedItem(SharedFile, total=False):
     """Column of items: its name, or its number from 1 if there is no header. Several
     (country,city or repeated) make up one item."""
 
-
 class SharedCatalog(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     """Public catalog of items, made without looking at the log. Without it you need delta=."""
     domain_column: str | None
     """Column of items in the catalog, if it has several columns."""
-
 
 class SharedGroup(TypedDict, total=False):
     group: Column | None
@@ -124,13 +105,11 @@ class SharedGroup(TypedDict, total=False):
     groups_column: str | None
     """Column of groups in the list of groups, if it has several columns."""
 
-
 class SharedTime(TypedDict, total=False):
     time_zone: str
     """Time zone of times that state none, for example Europe/Berlin. Default: UTC."""
     time_unit: Unit | None
     """Unit of times that are numbers since 1970, in UTC: s, ms or us."""
-
 
 class SharedChoice(TypedDict, total=False):
     with_counts: Flag
@@ -146,11 +125,9 @@ class SharedChoice(TypedDict, total=False):
     """Number of the most popular items that compete if there is no catalog. Default: max(1000,
     10 k)."""
 
-
 class SharedForecast(TypedDict, total=False):
     group_users: Mapping[str, int] | None
     """Number of users of a group, such as Germany=12000. May be repeated."""
-
 
 class SharedWeight(TypedDict, total=False):
     count: Over
@@ -163,14 +140,12 @@ class SharedWeight(TypedDict, total=False):
     cells: Annotated[Count, Field(le=1000)]
     """Most items of a user that count. With count=period, an item counts anew in each period."""
 
-
 class SharedKept(SharedPayer, total=False):
     output: str | PathLike[str] | None
     """File for the answer, which later calls renew: .json; or .csv, .parquet or .html, with the
     JSON beside it."""
     title: str | None
     """Title of the page, with output= as .html."""
-
 
 class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
@@ -181,7 +156,6 @@ class SharedHeld(SharedKept, total=False):
     """Dataset of the ledger to charge."""
     key: Required[str | None]
     """Name of the horizon, which is the idempotency key of its charge."""
-
 
 class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
@@ -198,8 +172,17 @@ class SharedHorizonBudget(SharedWeight, total=False):
     """Difference of neighboring logs: add or remove one user (add_remove), or replace one user's
     data (replace_one)."""
 
-
-class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedChoice, SharedForecast, total=False):
+class TopKKeywords(
+    SharedBudget,
+    SharedLedger,
+    SharedItem,
+    SharedCatalog,
+    SharedGroup,
+    SharedTime,
+    SharedChoice,
+    SharedForecast,
+    total=False,
+):
     epsilon: Real | None
     """Budget of the whole release, in nats. The noise is chosen to spend it."""
     delta: Real | None
@@ -246,7 +229,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalog, Shared
     releases: Count | None
     """Number of such releases that share the budget, charged one by one; this is one of them.
     With ledger= and no stated budget they share the dataset's. Default: 1."""
-    k: Required[Count | Literal['all']]
+    k: Required[Count | Literal["all"]]
     """Number of items to release, at least 1; or all that are safe to show."""
     shape: str | None
     """Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1."""
@@ -275,8 +258,9 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedItem, SharedCatalog, Shared
     each with the answer beside it as FILE.json. With a ledger an interruption then loses
     nothing: call again with the same key=."""
 
-
-class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedForecast, SharedWeight, total=False):
+class PlanKeywords(
+    SharedBudget, SharedFile, SharedChoice, SharedForecast, SharedWeight, total=False
+):
     with_counts: Flag
     """Also release a noisy number of users of every item, with an interval. It takes a part of
     the budget."""
@@ -365,7 +349,6 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedForecast, Share
     """Most groups to keep of each user, chosen by a salted hash. The cost grows with it.
     Default: any number, with all groups as one table and one norm for all cells of a user."""
 
-
 class StartKeywords(SharedFileOptions, SharedCatalog, SharedHeld, SharedHorizonBudget, total=False):
     periods: Required[Count]
     """Number of periods of the horizon. It is fixed, so declare more rather than fewer."""
@@ -374,13 +357,20 @@ class StartKeywords(SharedFileOptions, SharedCatalog, SharedHeld, SharedHorizonB
     groups: Sequence[Label] | str | PathLike[str] | None
     """Public list of groups. Other groups are not counted. Default: all."""
 
-
 class CloseKeywords(SharedItem, SharedHeld, total=False):
     group: Column | None
     """Column of groups. The top k of each is released."""
 
-
-class ContinualKeywords(SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedForecast, SharedKept, SharedHorizonBudget, total=False):
+class ContinualKeywords(
+    SharedItem,
+    SharedCatalog,
+    SharedGroup,
+    SharedTime,
+    SharedForecast,
+    SharedKept,
+    SharedHorizonBudget,
+    total=False,
+):
     ledger: str | Ledger | None
     """Charge this ledger before anything is drawn: sqlite:///FILE or
     postgresql://USER@HOST/NAME."""
@@ -417,7 +407,6 @@ class ContinualKeywords(SharedItem, SharedCatalog, SharedGroup, SharedTime, Shar
     the periods from since= to until=."""
     partial_last: Flag
     """End the last period at until=, before its own end. It is then closed for good."""
-
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
