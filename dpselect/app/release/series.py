@@ -48,7 +48,7 @@ from dpselect.app.spec.continual_spec import KeptFields
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
 from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, ContinualTopK, HorizonClip
 from dpselect.plan.default import Choice
-from dpselect.selection import Label, Tabled
+from dpselect.selection import Label, Selection, Tabled
 
 if TYPE_CHECKING:
     from accounting.ledger.request import Chargeable
@@ -348,7 +348,15 @@ class HorizonAnswer(_OfPeriods):
         """Marks of a period's items, as of `Answer.may_be_noise`."""
         mechanism, values = self.mechanism, one.selection.values or ()
         if mechanism.counts is None:
-            bar = noise_bar(mechanism, len(values), self._candidates, period=one.number)
+            # a discovered item stays one, and may have nobody in a later period
+            seen = {
+                cell
+                for before in self.released
+                if before.number <= one.number
+                for cell in _cells(before.selection)
+            }
+            listed = self._candidates or len(seen)
+            bar = noise_bar(mechanism, len(values), listed, period=one.number)
         else:  # users are whole
             bar = mechanism.margin(one.number, max(1, len(values))) + (1 - 1e-9)
         return tuple(bar is not None and value <= bar for value in values)
@@ -479,6 +487,12 @@ class HorizonAnswer(_OfPeriods):
             facts=facts,
             bands=bands,
         )
+
+
+def _cells(selection: Selection) -> Iterable[tuple[Label, Label]]:
+    """Released items with their groups."""
+    labels = selection.labels or ()
+    return zip(selection.groups or ("",) * len(labels), labels, strict=True)
 
 
 def horizon_file(spec: KeptFields) -> AnswerFile:
