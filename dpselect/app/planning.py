@@ -288,7 +288,7 @@ def _question(spec: PlanSpec, profile: Profile, budget: acc.Budget, kind: Any) -
 
 
 def outlook(spec: PlanSpec, planned: Plan) -> Outlook | None:
-    """What the planned releases will show of each group, and what other questions would.
+    """The forecast of each group under a plan, and under other questions.
 
     Args:
         planned: the plan for the spec.

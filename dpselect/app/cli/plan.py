@@ -77,7 +77,7 @@ plan = command(PlanSpec, _plan)
 
 
 def _seen(found: Outlook | None) -> Iterator[Section]:
-    """What will be seen of each group, and with other questions."""
+    """The section on each group, and on other questions."""
     if found is not None:
         yield Section("What will be seen", lines=found.lines())
 
