@@ -92,6 +92,38 @@ def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
     return Log(Path(name).stem, columns["u"], columns["i"])
 
 
+def present(names: Iterable[str]) -> list[str]:
+    """Those of the named logs that are there. The others are told and left out."""
+    found = []
+    for name in names:
+        path = DATA / _FILES[name][0] if name in _FILES else None
+        if path is None or path.exists():
+            found.append(name)
+        else:
+            print(f"{name} is left out: {path.name} is absent from {DATA}")
+    return found
+
+
+def in_periods(
+    name: str, log: Log, periods: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Users, items and periods (from 0) of a log's distinct triples: by its times in periods of
+    equal length or, of a log without times, each pair in a period by chance.
+    """
+    users, items = log.users, log.items
+    when = rng.integers(0, periods, len(users))
+    if name in OVER_TIME:
+        file, user, item, _ = _FILES[name]
+        found = duckdb.sql(
+            f'SELECT "{user}" AS u, "{item}" AS i, time AS t FROM \'{DATA / file}\''
+        ).fetchnumpy()
+        users, items = (np.unique(found[name], return_inverse=True)[1] for name in "ui")
+        since = found["t"].min()
+        when = (found["t"] - since) * periods // (found["t"].max() - since + 1)
+    triples = np.unique(np.stack([when, items, users]).astype(np.int64), axis=1)
+    return triples[2], triples[1], triples[0]
+
+
 def _made_up(
     name: str, exponent: float, items: float, users: float, most: float
 ) -> Log:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -16,6 +17,7 @@ import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError, located
 from accounting.frozen import kind_of
+from dpselect.app.release.outlook import Described, Outlook, of_release, of_series, of_shares
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.app.spec.base import asked_by
@@ -33,6 +35,7 @@ from dpselect.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from dpselect.app.spec.keyword_types import PlanKeywords
+    from dpselect.mechanisms.continual_top_k import ContinualTopK
     from dpselect.pate.plan import TrialVotes, VotesModel
 
 _KNOWN = (
@@ -256,28 +259,48 @@ def _of_counts(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of a release of `topk`, and a function from a kind's name to the choice."""
+
+    def question(kind: Any) -> Question:
+        return _question(spec, profile, budget, kind)
+
+    return request_of(question(spec.mechanism), whole), lambda kind: choose(question(kind), whole)
+
+
+def _question(spec: PlanSpec, profile: Profile, budget: acc.Budget, kind: Any) -> Question:
+    """The question that `topk` will answer, with public lists of which only the sizes are known."""
     asked = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
+    lists = dict[str, tuple[str, ...]]()
     if (groups := groups_of(spec)) is not None:
         asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
+        lists = {"groups": tuple(map(str, range(groups.count)))}
     listed = None if spec.unknown_domain else profile.size
     if budget.is_about_attacks and listed is None:
         raise InvalidRequest(
             "a budget by advantage or by attack rates does not cover items that are read off the"
             " log. State epsilon= and delta=, or a public list of items"
         ).at("unknown_domain")
+    money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
+    one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
+    domain = None if listed is None else range(listed)
+    found = Question("the log", one, one.reading(**lists), budget, domain)
+    found.require()
+    return found
 
-    def question(kind: Any) -> Question:
-        money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
-        one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
-        # Public lists of which only the sizes are known yet.
-        lists = {} if spec.groups is None else {"groups": tuple(map(str, range(spec.groups)))}
-        asked_of = Question(
-            "the log", one, one.reading(**lists), budget, None if listed is None else range(listed)
-        )
-        asked_of.require()
-        return asked_of
 
-    return request_of(question(spec.mechanism), whole), lambda kind: choose(question(kind), whole)
+def outlook(spec: PlanSpec, planned: Plan) -> Outlook | None:
+    """The forecast of each group under a plan, and under other questions.
+
+    Args:
+        planned: the plan for the spec.
+    """
+    profile, budget, groups = profile_of(spec), spec.budget, groups_of(spec)
+    names = tuple(sorted(spec.group_users or {}, key=lambda name: -(spec.group_users or {})[name]))
+    data = Described(profile, groups, names)
+    if isinstance(planned, TopKPlan):
+        question = _question(spec, profile, budget, spec.mechanism)
+        return of_release(question, choose(question, _payer(spec, budget)[0]), data, compared=True)
+    fitted = partial(_fitted, spec, profile)
+    return of_series(budget, fitted(budget), data, fitted)
 
 
 def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
@@ -321,14 +344,19 @@ _SHARED = (
 
 def groups_of(spec: PlanSpec) -> Groups | None:
     """The groups with a release each; None for the log as a whole."""
-    if spec.groups is None:
+    sizes = dict(spec.group_users or {})
+    count = spec.groups or len(sizes)
+    if not count:
         return None
-    more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
-    stated = {name: value for name, value in more.items() if value is not None}
     # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for
     # nothing.
-    bound = spec.max_groups_per_user and min(spec.max_groups_per_user, spec.groups)
-    return Groups(count=spec.groups, max_groups_per_user=bound, **stated)
+    bound = spec.max_groups_per_user and min(spec.max_groups_per_user, count)
+    if sizes:
+        users = spec.users or sum(sizes.values())
+        return of_shares(sorted((size / users for size in sizes.values()), reverse=True), bound)
+    more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
+    stated = {name: value for name, value in more.items() if value is not None}
+    return Groups(count=count, max_groups_per_user=bound, **stated)
 
 
 def most(profile: Profile, spec: PlanSpec) -> int:
@@ -338,21 +366,33 @@ def most(profile: Profile, spec: PlanSpec) -> int:
 
 def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
     """The plan of a series with one budget."""
-    from dpselect.app.release.series import horizon_mechanism
-    from dpselect.mechanisms.continual_top_k import HorizonClip
-
     # horizons and their noise, which other plans do without
     from dpselect.plan.horizon_plan import plan_horizon
 
-    assert spec.periods is not None
     if budget.form != "approximate":
         raise InvalidRequest(
             "a series needs epsilon= and delta=, as continual run does: state both"
         ).at("delta")
+    groups, mechanism = groups_of(spec), _fitted(spec, profile, budget)
+    return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
+
+
+def _fitted(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, listed: Sequence[Any] | None = None
+) -> ContinualTopK:
+    """The mechanism of a series.
+
+    Args:
+        listed: a public list of items, in place of none.
+    """
+    from dpselect.app.release.series import horizon_mechanism
+    from dpselect.mechanisms.continual_top_k import HorizonClip
+
+    assert spec.periods is not None
     groups = groups_of(spec)
-    mechanism = horizon_mechanism(
+    return horizon_mechanism(
         budget,
-        domain=None if spec.unknown_domain else range(profile.size),
+        domain=listed if spec.unknown_domain else range(profile.size),
         groups=None if groups is None else range(groups.count),
         with_counts=spec.with_counts,
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells),
@@ -364,7 +404,6 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
         relation=spec.relation or "add_remove",
         grouped=groups is not None,
     )
-    return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
 
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:

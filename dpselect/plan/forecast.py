@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class MadeUpUsers:
         made = max(1, min(round(number), int(_MOST_PAIRS / mean / per_user)))
         owners, within = np.arange(made), np.zeros(made, dtype=np.int64)
         if groups is not None:
-            shares = np.cumsum(np.arange(1, groups.count + 1, dtype=np.float64) ** -groups.exponent)
+            shares = np.cumsum(groups.weights)
             many = _sampled(Loads.of_mean(groups.per_user), made, rng)
             owners, within = _drawn(np.minimum(many, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
@@ -269,6 +269,19 @@ class Forecast(Stated):
         return cls(recall=recall, low=low, high=high, all_right=right, released=released)
 
 
+class Shown(NamedTuple):
+    """Expected numbers of items that a release shows of one group.
+
+    Attributes:
+        right: number of those that are in the true top k; with ties at rank k, any of the tied
+            items is.
+        released: number of all of them.
+    """
+
+    right: float
+    released: float
+
+
 def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
     """Profiles that match the description.
 
@@ -299,9 +312,7 @@ class Forecaster:
     known: bool
     groups: Groups | None = None
     seed: int = 0
-    _users: dict[float | None, list[MadeUpUsers]] = field(
-        default_factory=dict, init=False, repr=False
-    )
+    _users: dict[float | None, list[MadeUpUsers]] = field(default_factory=dict, repr=False)
 
     def of(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
         """Forecast of a choice for the top k of data that are bounded as in the release.
@@ -317,12 +328,11 @@ class Forecaster:
         """
         self.require(k)
         if self.groups is None or choice.cells:
-            return self._tried(choice, k, 1.0, draws)
+            return Forecast.average(self._tried(choice, k, 1.0, draws)[0])
         # One group of each size, since no group looks at another.
-        sizes = [(count, share * self.groups.kept) for count, share in self.groups.sizes()]
         found = [
-            (count, self._tried(choice, k, share, draws))
-            for count, share in sizes
+            (count, Forecast.average(self._tried(choice, k, share, draws)[0]))
+            for count, share in self._sizes()
             if self.profile.in_group(share).touched
         ]
         if not found:
@@ -330,6 +340,26 @@ class Forecaster:
                 "the groups have no users: state more users=, or fewer groups="
             ).at("groups")
         return Forecast.average([one for _, one in found], [float(count) for count, _ in found])
+
+    def by_group(self, choice: Choice, k: int, *, draws: int = DRAWS) -> list[Shown]:
+        """Expected numbers of items of every group, or class of `Groups.sizes` without cells.
+
+        Arguments and errors are those of `of`.
+        """
+        self.require(k)
+        if self.groups is None or choice.cells:
+            return self._tried(choice, k, 1.0, draws)[1]
+        return [
+            self._tried(choice, k, share, draws)[1][0]
+            if self.profile.in_group(share).touched
+            else Shown(0.0, float(k) if self.known else 0.0)
+            for _, share in self._sizes()
+        ]
+
+    def _sizes(self) -> list[tuple[int, float]]:
+        """Numbers of groups, and the share of the users whom the bound keeps in each."""
+        assert self.groups is not None
+        return [(count, share * self.groups.kept) for count, share in self.groups.sizes()]
 
     def require(self, k: int) -> None:
         """Refuse more items than the profile has.
@@ -345,8 +375,14 @@ class Forecaster:
                 f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer"
             ).at("k")
 
-    def _tried(self, choice: Choice, k: int, share: float, draws: int) -> Forecast:
-        """Forecast for a group with this share of the users, or for all cells."""
+    def _tried(
+        self, choice: Choice, k: int, share: float, draws: int
+    ) -> tuple[list[Forecast], list[Shown]]:
+        """Forecasts for a group with this share of the users, or for all cells.
+
+        Returns:
+            One forecast for each profile that fits, and the numbers of items of each group.
+        """
         inner = without_counts(choice.mechanism)
         if (
             choice.cells
@@ -391,7 +427,9 @@ class Forecaster:
                 )
         draws = draws if self.profile.size <= _MANY else min(draws, _FEWER)
         rng, each = np.random.default_rng([self.seed, 4]), max(1, round(draws / len(data)))
-        return Forecast.average(_on(run, k, *one, draws=each, rng=rng) for one in data)
+        found = [_on(run, k, *one, draws=each, rng=rng) for one in data]
+        by_group = np.mean([groups for _, groups in found], axis=0)
+        return [whole for whole, _ in found], [Shown(*of_group) for of_group in by_group.T.tolist()]
 
     def users(self, share: float | None = 1.0) -> list[MadeUpUsers]:
         """Made-up users of every matching profile, in a group with this share of the users.
@@ -434,17 +472,23 @@ def judged(
 
     Means are over groups with any user.
     """
-    shown, true = released.reshape(-1, size), right.reshape(-1, size)
-    wanted = np.minimum(true.sum(axis=1), k)
+    hits, shown = counted_groups(released, right, size)
+    wanted = np.minimum(right.reshape(-1, size).sum(axis=1), k)
     there = wanted > 0
     if not there.any():
         return 0.0, 0.0, 0.0
-    hits = (shown & true).sum(axis=1)[there] / wanted[there]
+    found = hits[there] / wanted[there]
     return (
-        float(np.minimum(hits, 1).mean()),
-        float((hits >= 1).mean()),
-        float(shown.sum(axis=1)[there].mean()),
+        float(np.minimum(found, 1).mean()),
+        float((found >= 1).mean()),
+        float(shown[there].mean()),
     )
+
+
+def counted_groups(released: NDArray[np.bool_], right: NDArray[np.bool_], size: int) -> Indices:
+    """Numbers of right and of all released items of each group, (2, groups)."""
+    shown, true = released.reshape(-1, size), right.reshape(-1, size)
+    return np.array([(shown & true).sum(axis=1), shown.sum(axis=1)])
 
 
 def _on(
@@ -456,9 +500,9 @@ def _on(
     *,
     draws: int,
     rng: np.random.Generator,
-) -> Forecast:
-    """Forecast of a choice on these scores."""
-    found = np.zeros((draws, 3))
+) -> tuple[Forecast, Floats]:
+    """Forecast of a choice on these scores, and numbers of items of each group (2, groups)."""
+    found, groups = np.zeros((draws, 3)), np.zeros((2, len(right) // size))
     for place in range(draws):
         selection, released = (
             choice.mechanism.select(scores, rng=rng),
@@ -471,5 +515,9 @@ def _on(
             else at[:k]
         ] = True
         found[place] = judged(released, right, size, k)
+        groups += counted_groups(released, right, size) / draws
     recall, all_right, shown = found.mean(axis=0).tolist()
-    return Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=shown)
+    return (
+        Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=shown),
+        groups,
+    )

@@ -16,7 +16,15 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import means_over_time as means
 from dpselect.mechanisms.continual_top_k import UNIT, ContinualTopK
 from dpselect.mechanisms.release import public_grid
-from dpselect.plan.forecast import Forecast, Forecaster, MadeUpUsers, judged, top_of
+from dpselect.plan.forecast import (
+    Forecast,
+    Forecaster,
+    MadeUpUsers,
+    Shown,
+    counted_groups,
+    judged,
+    top_of,
+)
 from dpselect.plan.plan import Plan, Section, share
 from dpselect.plan.profile import Floats, Groups, Indices, Profile
 
@@ -34,6 +42,7 @@ class HorizonPlan(Plan):
         mechanism: mechanism to open the series with, by `dpselect.continual.open`.
         expected: forecast of a period, on average over periods.
         by_period: (periods,) expected recall of each period.
+        by_group: expected numbers of items of each group, on average over periods.
         profile: the profile of the simulation, in words.
         groups: groups with a release each; None for the log as a whole.
     """
@@ -42,6 +51,7 @@ class HorizonPlan(Plan):
     mechanism: ContinualTopK
     expected: Forecast
     by_period: tuple[float, ...]
+    by_group: tuple[Shown, ...]
     profile: str
     groups: Groups | None = None
 
@@ -136,10 +146,13 @@ def plan_horizon(
             f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate:"
             " state the most popular ones"
         ).at("items")
-    rng, found = np.random.default_rng([seed, 6]), list[Floats]()
+    rng, found, shown = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
     for users in made.users(None):
         log = _Log.of(users, mechanism, rng)
-        found.append(np.mean([log.series(mechanism, rng) for _ in range(draws)], axis=0))
+        drawn = [log.series(mechanism, rng) for _ in range(draws)]
+        found.append(np.mean([means for means, _ in drawn], axis=0))
+        shown += [groups for _, groups in drawn]
+    by_group = tuple(Shown(*of_group) for of_group in np.mean(shown, axis=0).T.tolist())
     recall, whole, released = np.array(found).transpose(1, 0, 2)
     means_of = recall.mean(axis=1)
     expected = Forecast(
@@ -150,7 +163,8 @@ def plan_horizon(
         released=float(released.mean()),
     )
     by_period = tuple(recall.mean(axis=0).tolist())
-    return HorizonPlan(budget, mechanism, expected, by_period, profile.description, groups)
+    words = profile.description
+    return HorizonPlan(budget, mechanism, expected, by_period, by_group, words, groups)
 
 
 @final
@@ -199,8 +213,13 @@ class _Log:
             added[at] = made.each * np.bincount(made.cells[chosen], weights / UNIT, number)
         return added
 
-    def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
-        """Means over groups of a period's recall, share all right, and releases, (3, periods)."""
+    def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """A simulated series.
+
+        Returns:
+            Means over groups of a period's recall, share all right, and releases, (3, periods); and
+            means over periods of a group's right and released items, (2, groups).
+        """
         # slow to import, and every list of mechanisms imports this module
         from scipy.signal import lfilter
 
@@ -222,7 +241,7 @@ class _Log:
                     lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None]
                 )
             shown = np.logical_or.accumulate(passed, axis=0)
-        found = np.zeros((3, mechanism.periods))
+        found, groups = np.zeros((3, mechanism.periods)), np.zeros((2, made.groups))
         for at, items in enumerate(map(np.flatnonzero, shown)):
             order = np.full(added.shape[1], -np.inf)
             if len(items):
@@ -232,7 +251,8 @@ class _Log:
                 )
             released = top_of(order, made.size, mechanism.k, least=-np.inf)
             found[:, at] = judged(released, self.right[at], made.size, mechanism.k)
-        return found
+            groups += counted_groups(released, self.right[at], made.size) / mechanism.periods
+        return found, groups
 
 
 def _summed(mechanism: ContinualTopK, counts: Floats) -> Floats:

@@ -447,12 +447,22 @@ class Groups(Stated):
         per_user: mean number of groups per user before that, >= 1; users are spread geometrically.
         exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all
             groups alike.
+        shares: (count,) share of the users in each group, in place of the exponent; they sum to
+            `per_user`.
     """
 
     count: Count = Field(description="an integer >= 1")
     max_groups_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
     per_user: Real = Field(default=1.0, ge=1.0, le=1e6, description="a number from 1 to 10^6")
     exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
+    shares: tuple[Real, ...] | None = Field(default=None, description="(count,) shares, or None")
+
+    @property
+    def weights(self) -> Floats:
+        """Weights (count,) of the groups, in proportion to their users."""
+        if self.shares is not None:
+            return np.array(self.shares)
+        return np.arange(1, self.count + 1, dtype=np.float64) ** -self.exponent
 
     @property
     def kept(self) -> float:
@@ -466,12 +476,14 @@ class Groups(Stated):
         )
 
     def sizes(self) -> list[tuple[int, float]]:
-        """Up to five classes of groups, largest first.
+        """Up to five classes of groups, largest first; or every group, if their shares are stated.
 
         Returns:
             For each class, the number of groups and the mean share of the users in one of them.
         """
-        shares = np.arange(1, self.count + 1) ** -self.exponent
+        if self.shares is not None:
+            return [(1, share) for share in self.shares]
+        shares = self.weights
         users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
         classes = 1 if self.exponent == 0 else min(_CLASSES, self.count)
         return [(len(part), float(part.mean())) for part in np.array_split(users, classes)]

@@ -254,7 +254,8 @@ class TopKPlan(Plan, Stated):
         )
         yield "items", listed
         if (groups := self.groups) is not None:
-            sizes = f"{groups.count:,} of a public list, sizes by Zipf's law ({groups.exponent:g})"
+            by = "as stated" if groups.shares else f"by Zipf's law ({groups.exponent:g})"
+            sizes = f"{groups.count:,} of a public list, sizes {by}"
             most = groups.max_groups_per_user
             kept = (
                 "in any number"

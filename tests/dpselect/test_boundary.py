@@ -32,7 +32,7 @@ from dpselect import events
 from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.answer import Answer, DryRun, Unrecorded
-from dpselect.app.release.explained import HARDLY_ANY
+from dpselect.app.release.explained import HARDLY_ANY, LIKE_MISSING
 from dpselect.app.release.series import HorizonAnswer, Series
 from dpselect.app.spec import CloseSpec, ContinualSpec, TopKSpec
 from dpselect.events import Reading
@@ -392,7 +392,7 @@ def kinds(held: Mapping[str, Any] | None) -> Any:
 
 def notes(told: Sequence[str]) -> list[str]:
     """Those that do not speak of what was released, but with numbers that were."""
-    kept = [note for note in told if not note.startswith(HARDLY_ANY)]
+    kept = [note for note in told if not note.startswith((HARDLY_ANY, LIKE_MISSING))]
     return [re.sub(r"together by about .*", "together by about N", note) for note in kept]
 
 
@@ -411,7 +411,7 @@ def public(found: Any) -> Any:
     data["selection"] = kinds(data["selection"])
     data["contributions"]["salt"] = type(data["contributions"]["salt"]).__name__
     data["notes"] = notes(data["notes"])
-    masked = ["explained_by_noise", "spent", "draw"]
+    masked = ["explained_by_noise", "may_be_noise", "spent", "draw"]
     if found.question.spec.pay_for_what_came_out:
         data["notes"] = [note for note in data["notes"] if note != found.left]
     return {**data, **dict.fromkeys(masked, "masked"), "columns": list(found.columns())}

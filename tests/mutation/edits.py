@@ -1244,8 +1244,8 @@ dpselect/pate/voting.py
         (self.threshold is None or self.teachers is not None) => (self.threshold is None and self.teachers is None)
 dpselect/app/planning.py
     dpselect/plan/test_plan.py::test_a_plan_recommends_what_topk_runs
-        range(listed)) => range(listed - 1))
-        and min(spec.max_groups_per_user, spec.groups) => and spec.max_groups_per_user + 1
+        else range(listed)¶ => else range(listed - 1)¶
+        and min(spec.max_groups_per_user, count) => and spec.max_groups_per_user + 1
     dpselect/plan/test_plan.py::test_a_ledger_that_pays_decides_as_for_a_release
         lambda kind: choose(question(kind), whole) => lambda kind: choose(question(kind), None)
     dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
@@ -1335,7 +1335,7 @@ dpselect/app/release/explained.py
         else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
     dpselect/app/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
-        [period - 1] if => [0] if
+        [period - 1]) => [0])
     dpselect/app/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
         chose = shows.counts is None if => chose = True if
 dpselect/app/release/question.py

@@ -13,10 +13,11 @@ from typer import Argument
 from accounting.address import masked
 from accounting.wording import format_number, rounded_up
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import verb
+from dpselect.app.cli.from_model import spelled, verb
 from dpselect.app.cli.guard import PLAIN, GuardedGroup
 from dpselect.app.continual import lifecycle
 from dpselect.app.release.answer import HEADS, DryRun
+from dpselect.app.release.explained import MAY_BE_NOISE
 from dpselect.app.release.series import HorizonAnswer
 from dpselect.app.spec import CloseSpec, ContinualSpec, RechargeSpec, ShowSpec, StartSpec
 from dpselect.app.spec.continual_spec import KeptFields
@@ -101,15 +102,18 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
         out.leave_explained(answer.cautions, json=json)
 
 
-def _row(row: dict[str, Any]) -> tuple[str, str]:
+def _row(row: dict[str, Any], *, may_be_noise: bool) -> tuple[str, str]:
     """An item, in its group, and the text beside it: users with an interval, or a score."""
     item = ": ".join(
         printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS
     )
     if "score" in row:
-        return item, f"score {row['score']:.1f}"
+        mark = f" ({MAY_BE_NOISE})" if may_be_noise else ""
+        return item, f"score {row['score']:.1f}{mark}"
     low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
     ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
+    if may_be_noise and row["high"] is None:
+        ends = MAY_BE_NOISE
     return item, f"{row['users']:,.0f} users ({ends})"
 
 
@@ -131,7 +135,11 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
     for one in told["released"]:
         period = one["period"] if one["name"] is None else one["name"]
         name = "" if one["name"] is None else f", {one['name']}"
-        rows = map(_row, (row for row in told["table"] if row["period"] == period))
+        table = (row for row in told["table"] if row["period"] == period)
+        rows = [
+            _row(row, may_be_noise=mark)
+            for row, mark in zip(table, one["may_be_noise"], strict=True)
+        ]
         parts.append(out.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
     strongest = min(
         (one for one in points if one["epsilon"] is not None),
@@ -157,11 +165,12 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
             over.get(told["count"], f"users of the last {told['window']} periods")
             + f", as {_counted(told)}",
         ),
+        *([("forecast", told["expected"]["in_words"])] if "expected" in told else []),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    last = [out.note("Warning", words) for words in told["notes"]]
+    last = [out.note("Warning", spelled(words, ContinualSpec)) for words in told["notes"]]
     last += [] if told["budget"] is None else [out.note("Budget", told["budget"], "bold")]
     return out.page(
         *parts, out.section("What is promised, for the whole horizon", facts), Group(*last)

@@ -13,13 +13,14 @@ import dpselect
 from accounting.address import masked
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
-from dpselect.app.planning import answered, enough
+from dpselect.app.planning import answered, enough, outlook
 from dpselect.app.spec import PlanSpec
 from dpselect.errors import InvalidRequest, printable
 from dpselect.plan.plan import Section, share
 from dpselect.plan.topk_plan import TopKPlan
 
 if TYPE_CHECKING:
+    from dpselect.app.release.outlook import Outlook
     from dpselect.app.spec.toml_file import Config
 
 _Write = Annotated[
@@ -37,7 +38,12 @@ def _plan(
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
         found = answered(spec)
-        _show(found.as_data() if json else [*found.words(), *found.rows()])
+        seen = None if spec.way == "pate" else outlook(spec, found)
+        more = {} if seen is None else {"outlook": seen.as_data(None)}
+        if json:
+            _show(found.as_data() | more)
+        else:
+            _show([*found.words(), *_seen(seen), *found.rows()])
         return
     _require_target(spec, config, write)
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
@@ -46,12 +52,14 @@ def _plan(
             spec = enough(spec).model_copy(update={"recall": None})
     with out.counted("planning"):
         planned = answered(spec)
+        seen = outlook(spec, planned)
     assert isinstance(planned, TopKPlan)
     if write is not None:
         _file(spec, planned, config).write(write, over=config)
     if json:
         needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
-        _show({"dpselect": dpselect.__version__, **planned.as_data(), **needed})
+        more = {} if seen is None else {"outlook": seen.as_data(None)}
+        _show({"dpselect": dpselect.__version__, **planned.as_data(), **more, **needed})
         return
     first = ""
     if wanted is not None:
@@ -60,10 +68,18 @@ def _plan(
             f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less"
             " does not find enough."
         )
-    _show([*planned.words(), *planned.rows(), *_next_step(planned, spec, write)], first)
+    _show(
+        [*planned.words(), *_seen(seen), *planned.rows(), *_next_step(planned, spec, write)], first
+    )
 
 
 plan = command(PlanSpec, _plan)
+
+
+def _seen(found: Outlook | None) -> Iterator[Section]:
+    """The section on each group, and on other questions."""
+    if found is not None:
+        yield Section("What will be seen", lines=found.lines())
 
 
 def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:

@@ -16,6 +16,7 @@ from accounting.wording import format_number, rounded_up
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
 from dpselect.app.release.answer import Answer, AnswerFile, DryRun, Promise, as_json
+from dpselect.app.release.explained import MAY_BE_NOISE
 from dpselect.app.release.question import Question
 from dpselect.app.release.topk import answered
 from dpselect.app.spec import TopKSpec
@@ -155,17 +156,23 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         if reading.value is None
         else f"the sum of {_column(reading.value)}"
     )
-    last: list[RenderableType] = [out.note("Warning", words) for words in answer.cautions]
+    last: list[RenderableType] = [
+        out.note("Warning", spelled(words, TopKSpec)) for words in answer.cautions
+    ]
     last += [] if answer.left is None else [out.note("Budget", answer.left, "bold")]
     last.append(out.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
     return out.page(
         out.heading(f"Private {_asked(question)} of {_column(reading.item)}{each}, by {measure}"),
         _items(answer, notes, _interval(answer)),
-        Text(_outcome(answer)),
+        Text(" ".join(filter(None, [_outcome(answer), _sentence(answer.about_right)]))),
         out.section("What is promised", _promises(stated, question)),
         out.section("How it was made", _means(answer)),
         Group(*last),
     )
+
+
+def _sentence(words: str | None) -> str | None:
+    return words and f"{words[:1].upper()}{words[1:]}."
 
 
 def _asked(question: Question) -> str:
@@ -230,12 +237,15 @@ def _items(
             for word in ([] if selection.groups is None else ["group"]) + heads
         )
     )
+    marks = answer.may_be_noise
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
         value, between = (
             ("", "")
             if values is None
             else _value(values[place], around, whole=whole, signed=answer.question.signed)
         )
+        if marks[place] and (around is None or around.at_least):
+            between = MAY_BE_NOISE
         note = Text((notes or {}).get(label, ""), style="dim")
         row = [
             Text("-" if rank is None else str(rank)),

@@ -23,6 +23,7 @@ from dpselect.app.continual.horizon import open as open_horizon
 from dpselect.app.continual.state import State
 from dpselect.app.events.time_window import count_ended, periods
 from dpselect.app.release.answer import DryRun, group_head, warn_unrecorded
+from dpselect.app.release.outlook import described
 from dpselect.app.release.question import named
 from dpselect.app.release.run import session_of
 from dpselect.app.release.series import (
@@ -54,7 +55,6 @@ _SETTINGS = (
     "count",
     "window",
     "relation",
-    "users",
     "with_counts",
     "items_per_period",
 )
@@ -95,6 +95,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     spec = StartSpec(**asked)
     lists: Any = {"domain": spec.catalog(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
+    settings["users"] = spec.user_clip
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
     kept = _kept(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
@@ -239,13 +240,16 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
         "key": name if spec.key is None else spec.key,
         "label": spec.label or _LABEL,
     }
-    opens |= {"domain": spec.catalog(), "groups": reading.groups}
-    settings = {name: getattr(spec, name) for name in _SETTINGS}
+    domain = spec.catalog()
+    opens |= {"domain": domain, "groups": reading.groups}
+    listed = None if domain is None else len(domain)
+    settings = {name: getattr(spec, name) for name in _SETTINGS} | {"users": spec.user_clip}
     range_of: Any = {"time_zone": reading.time_zone, "time_range": reading.window}
     with nullcontext() if spec.ledger is None else session_of(spec, **range_of) as session:
         about: Any = {
             "ended": count_ended(cut, spec.up_to, reading.window.zone),
             "dry_run": spec.dry_run,
+            "data": described(spec, listed, reading.groups),
         }
         found = over_horizon(
             session,

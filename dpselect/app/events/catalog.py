@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast, final
+from typing import Any, Final, Unpack, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,28 @@ _HEADERS = frozenset(
 _Names = str | Sequence[str]
 Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
+
+NULLS: Final = frozenset(
+    {
+        "null",
+        "\\n",
+        "n/a",
+        "#n/a",
+        "na",
+        "nan",
+        "nat",
+        "<na>",
+        "none",
+        "nil",
+        "undefined",
+        "(null)",
+        "-",
+        "--",
+        "?",
+        "unknown",
+    }
+)
+"""Labels, in lower case, that look like a missing value."""
 
 
 def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()) -> list[Label]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
+from dpselect.app.events.catalog import NULLS
 from dpselect.app.events.counting import number
 from dpselect.app.events.engine import EmbeddedTables, Engine, opened
 from dpselect.app.events.file_options import normalized
@@ -18,26 +19,6 @@ from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)
 _SHOWN = 5  # examples, and heaviest users
-_NULLS = frozenset(
-    {
-        "null",
-        "\\n",
-        "n/a",
-        "#n/a",
-        "na",
-        "nan",
-        "nat",
-        "<na>",
-        "none",
-        "nil",
-        "undefined",
-        "(null)",
-        "-",
-        "--",
-        "?",
-        "unknown",
-    }
-)
 _LISTS = ("|", ";", ",")
 _MOST = 0.5  # a share of labels from which on all are taken to be so
 _FAR = 5  # times what hardly any user has
@@ -173,7 +154,7 @@ def check(
         texts = [role for role in roles if staged.kinds[role] == "str"]
         nulls = list[tuple[str, str, int]]()
         for role in texts:
-            name, known = SHORT[role], ", ".join(map(literal, _NULLS))
+            name, known = SHORT[role], ", ".join(map(literal, NULLS))
             missing = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
             sql = (
                 f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY"

@@ -216,7 +216,7 @@ def _labeled(
         votes,
         **{
             name: getattr(spec, name)
-            for name in ("teachers", "labels", "stacked", "missing", "split")
+            for name in ("teachers", "labels", "stacked", "header", "missing", "split")
         },
     )
     # The relation is that of the records which the ledger protects; a changed ballot costs the same

@@ -91,6 +91,7 @@ class VotesFile:
         teachers: int | None = None,
         labels: int | None = None,
         stacked: bool = False,
+        header: bool | None = None,
         **declared: Unpack[BallotTerms],
     ) -> Self:
         """Read the ballots of a file, which has at most 512 MiB unpacked.
@@ -106,12 +107,15 @@ class VotesFile:
             labels: number of labels, for a matrix of classes.
             stacked: True if a two-dimensional matrix has a row per teacher and round, instead of
                 one of counts per round.
+            header: True if the first line of a .csv file holds names, False if it holds votes. None
+                takes it for names unless it holds integers alone.
         """
+        _require_text(path, header)
         most = _MOST_TEXT if _is_text(path) else MOST_BYTES
         content = read_bytes(path, VotesFileError, "votes", most)
         arrays: Callable[[], Any] = partial(_arrays, content)
         if _is_text(path):
-            arrays = partial(_table, content)
+            arrays = partial(_table, content, header)
         elif content.startswith(_NPY):
             arrays = partial(_array, content, "votes")
         ballots, single = _ballots(path, arrays, teachers, labels, stacked, declared)
@@ -125,15 +129,17 @@ class VotesFile:
         teachers: int | None = None,
         labels: int | None = None,
         stacked: bool = False,
+        header: bool | None = None,
         **declared: Any,
     ) -> Self:
         """Return ballots without a vote, of the size that the file states.
 
         These are the numbers of rounds, teachers and labels. No vote is read.
         """
+        _require_text(path, header)
         ballots, single = _ballots(
             path,
-            partial(_headers, path),
+            partial(_headers, path, header),
             teachers,
             labels,
             stacked,
@@ -239,12 +245,24 @@ def _is_text(path: Path) -> bool:
     return path.suffix.lower() == ".csv"
 
 
+def _require_text(path: Path, header: bool | None) -> None:
+    """Refuse a stated header of a file that has no lines."""
+    if header is not None and not _is_text(path):
+        raise VotesFileError(
+            f"header= is about the first line of a .csv file, which {masked(path)} is not: leave it"
+            " out"
+        )
+
+
 _VOTE = re.compile(r"\s*(-?\d{1,18})?(?:\.0*)?\s*")
 
 
-def _table(content: bytes, *, blank: bool = False) -> dict[str, Any]:
-    """The integers of a CSV file, -1 for an empty cell, and the line above them as names; `blank`
-    gives zeros and looks at no vote.
+def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[str, Any]:
+    """The integers of a CSV file, -1 for an empty cell, and the line above them as names.
+
+    Args:
+        header: as for `VotesFile.read`.
+        blank: True to give zeros, and look at no vote.
     """
     try:
         text = content.decode("utf-8-sig")
@@ -254,7 +272,7 @@ def _table(content: bytes, *, blank: bool = False) -> dict[str, Any]:
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
     found, names, width = list[Any](), None, 0
     for row in filter(None, rows):
-        if not width and not all(map(_VOTE.fullmatch, row)):
+        if not width and (not all(map(_VOTE.fullmatch, row)) if header is None else header):
             names, width = np.array(row), len(row)
             continue
         width = width or len(row)
@@ -277,12 +295,12 @@ _STATED = ("names", "teachers", "format", "shape")
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 
 
-def _headers(path: Path) -> Any:
+def _headers(path: Path, header: bool | None) -> Any:
     """Return the arrays of a file with zeros for votes, or a sparse matrix without entries."""
     if not path.is_file():
         read_bytes(path, VotesFileError, "votes", MOST_BYTES)  # refuses it
     if _is_text(path):
-        return _table(read_bytes(path, VotesFileError, "votes", _MOST_TEXT), blank=True)
+        return _table(read_bytes(path, VotesFileError, "votes", _MOST_TEXT), header, blank=True)
     with path.open("rb") as file:
         if file.read(len(_NPY)) == _NPY:
             file.seek(0)

@@ -38,7 +38,13 @@ from accounting.files import (
 )
 from accounting.risk import Risk
 from accounting.wording import format_number, rounded_up
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.explained import (
+    HARDLY_ANY,
+    explained_by_noise,
+    like_missing,
+    noise_bar,
+)
+from dpselect.app.release.outlook import Outlook
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
 from dpselect.csv_text import csv_records
@@ -192,7 +198,7 @@ SETTLED = (
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """Names of the columns of a table, except the column of groups."""
 # left out where there is none
-_OPTIONAL = frozenset({"draw", "chosen", "unit", "spent", "groups", "sums", "time"})
+_OPTIONAL = frozenset({"draw", "chosen", "expected", "unit", "spent", "groups", "sums", "time"})
 
 
 class Unrecorded(UserWarning):
@@ -240,6 +246,7 @@ class Answer(Tabled):
         charge: the recorded charge; None without a ledger.
         left: the charge, the remaining budget and the number of such releases that still fit, in
             words.
+        outlook: the forecast from what the question declares about the data; None if it does not.
         draw: a random name that tells the draw from another one under the same charge, even if both
             have the same result; None without a ledger.
         kept: the JSON of the whole answer that an earlier call kept; None if it was drawn now.
@@ -253,6 +260,7 @@ class Answer(Tabled):
     left: str | None = None
     draw: str | None = None
     kept: str | None = None
+    outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", self.question.kept)
@@ -281,6 +289,7 @@ class Answer(Tabled):
             PaidCharge(**held["ledger"]),
             draw=held["draw"],
             kept=content,
+            outlook=Outlook.from_data(held.get("expected")),
         )
 
     @property
@@ -342,7 +351,16 @@ class Answer(Tabled):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the question and the answer."""
-        return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
+        found = [*_cautions(self.question), *self._like_missing]
+        return [*found, *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def _like_missing(self) -> list[str]:
+        """A note about released labels that look like a missing value, unless a list names them."""
+        listed = self.question.reading.groups is not None
+        labels = [] if self.question.domain is not None else [*self.items]
+        labels += [] if listed else [*(self.selection.groups or ())]
+        return [*filter(None, [like_missing(labels)])]
 
     @property
     def explained_by_noise(self) -> bool:
@@ -351,16 +369,34 @@ class Answer(Tabled):
         It is a function of what was released and costs nothing. Always False for items of a public
         list without scores.
         """
-        reading, domain = self.question.reading, self.question.domain
-        listed = (
-            None
-            if domain is None or (reading.group is not None and reading.groups is None)
-            else len(domain)
-        )
-        cells = None if listed is None else listed * len(reading.groups or ("",))
         return explained_by_noise(
-            self.mechanism, self.selection, cells, signed=self.question.signed
+            self.mechanism, self.selection, self._candidates, signed=self.question.signed
         )
+
+    @property
+    def _candidates(self) -> int | None:
+        """Number of candidates of public lists, in all groups; None without such lists."""
+        reading, domain = self.question.reading, self.question.domain
+        if domain is None or (reading.group is not None and reading.groups is None):
+            return None
+        return len(domain) * len(reading.groups or ("",))
+
+    @property
+    def may_be_noise(self) -> tuple[bool, ...]:
+        """True for each item that what was released does not tell from one without users.
+
+        Its lower bound is 0 or, without intervals, noise alone explains its score. It is a function
+        of what was released, and False for values that may be negative.
+        """
+        around, bar = self.interval, None
+        if around is not None:
+            # users are whole
+            bar = around.half_width + (1 - 1e-9) * (self.question.reading.value is None)
+        elif self.values is not None:
+            bar = noise_bar(self.mechanism, len(self.selection), self._candidates)
+        if bar is None or self.question.signed:
+            return (False,) * len(self.selection)
+        return tuple(value <= bar for value in self.values or ())
 
     @property
     def on_record(self) -> str:
@@ -409,7 +445,12 @@ class Answer(Tabled):
         """The guarantee, the cost and the warnings, in words."""
         stated = self.guarantee
         said = [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions]
-        return [*said, *(line for line in (self.lost, self.left) if line is not None)]
+        return [*said, *filter(None, (self.about_right, self.lost, self.left))]
+
+    @property
+    def about_right(self) -> str | None:
+        """The forecast of how many of the items are right, in words; None without one."""
+        return None if self.outlook is None else self.outlook.about_right(len(self.selection))
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -477,6 +518,8 @@ class Answer(Tabled):
             ),
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
+            "may_be_noise": list(self.may_be_noise),
+            "expected": None if self.outlook is None else self.outlook.as_data(self.about_right),
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": (
                 None
@@ -608,6 +651,7 @@ class DryRun:
         is_kept: True if a file or a state keeps the answer of a release that is killed after its
             charge.
         horizon: key and state of a series that shares one budget.
+        outlook: the forecast from what is declared about the data; None if nothing is.
     """
 
     item: Chargeable
@@ -618,6 +662,7 @@ class DryRun:
     in_all: str | None = None
     is_kept: bool = True
     horizon: Mapping[str, str] | None = None
+    outlook: Outlook | None = None
 
     @property
     def guarantee(self) -> Promise:
@@ -649,6 +694,7 @@ class DryRun:
                 if self.horizon is None
                 else ["the series has key {key} and state {state}".format(**self.horizon)]
             ),
+            *([] if self.outlook is None else self.outlook.lines()),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -668,6 +714,7 @@ class DryRun:
             "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
             **({} if self.horizon is None else {"horizon": dict(self.horizon)}),
+            **({} if self.outlook is None else {"expected": self.outlook.as_data(None)}),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 

@@ -6,10 +6,12 @@ It uses only the released answer and public facts, so it tells nothing new about
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, Final
 
+from dpselect.app.events.catalog import NULLS
 from dpselect.mechanisms.base import Mechanism
-from dpselect.selection import Selection
+from dpselect.selection import Label, Selection
 
 HARDLY_ANY: Final = (
     "noise alone explains this answer, so hardly any user was found. Run `dpselect"
@@ -17,6 +19,52 @@ HARDLY_ANY: Final = (
 )
 """Warning in an answer that noise alone explains."""
 _CONFIDENCE = 0.95
+
+
+LIKE_MISSING: Final = "released labels look like missing values"
+"""Beginning of a note about released labels such as NULL."""
+MAY_BE_NOISE: Final = "may be noise alone"
+"""Mark of a row whose score, or lower bound, does not tell it from an item without users."""
+
+
+def like_missing(labels: Iterable[Label]) -> str | None:
+    """A note about released labels that look like a missing value; None if there is none."""
+    found = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
+    if not found:
+        return None
+    named = ", ".join(repr(label) for label in found)
+    return (
+        f"{LIKE_MISSING}: {named}. If the log writes missing values so, state missing= with these"
+        " texts in a later release"
+    )
+
+
+def noise_bar(
+    mechanism: Mechanism, shown: int, candidates: int | None, *, period: int = 1
+) -> float | None:
+    """The 95% quantile of the largest noise draw behind the released scores, or None.
+
+    There is one draw for each candidate if scores show the noise that chose them, and one for each
+    released item if their noise is fresh. None is for items that passed a test, which are not
+    noise, and for releases without scores.
+
+    Args:
+        shown: number of released items.
+        candidates: number of candidates of a public list, in all groups together; None if the
+            candidates are read off the log.
+        period: number of the period that a horizon has released.
+    """
+    series = mechanism.traits.answers == "periods"
+    shows: Any = mechanism if series else mechanism.showing
+    if candidates is None or not shown or shows is None:
+        return None
+    chose = shows.counts is None if series else shows.shows_what_chose
+    draws = candidates if chose else shown
+    # of one draw beyond the quantile of the largest; their noise is symmetric
+    tail = -math.expm1(math.log(_CONFIDENCE) / draws)
+    if series:
+        return float(shows.margins(1 - 2 * tail)[period - 1])
+    return float(shows.margin(1 - 2 * draws * tail, draws))
 
 
 def explained_by_noise(
@@ -29,29 +77,15 @@ def explained_by_noise(
 ) -> bool:
     """True if noise alone explains an answer, because nothing passed or no score exceeds the noise.
 
-    The threshold is the 95% quantile of the largest noise draw behind the released scores. There is
-    one draw for each candidate if scores show the noise that chose them, and one for each released
-    item if their noise is fresh.
-
     Args:
-        candidates: number of candidates of a public list, in all groups together; None if the
-            candidates are read off the log. Items that passed a test there are not noise.
-        period: number of the period that a horizon has released.
-        signed: True if scores may be negative. Then none lies below minus the threshold either.
+        candidates, period: as for `noise_bar`.
+        signed: True if scores may be negative. Then none lies below minus the bar either.
     """
     if not len(selection):
         return True
-    series = mechanism.traits.answers == "periods"
-    shows: Any = mechanism if series else mechanism.showing
-    if candidates is None or not selection.values or shows is None:
+    if not selection.values:
         return False
-    chose = shows.counts is None if series else shows.shows_what_chose
-    draws = candidates if chose else len(selection)
-    # of one draw beyond the quantile of the largest; their noise is symmetric
-    tail = -math.expm1(math.log(_CONFIDENCE) / draws)
-    bar = (
-        shows.margins(1 - 2 * tail)[period - 1]
-        if series
-        else shows.margin(1 - 2 * draws * tail, draws)
-    )
+    bar = noise_bar(mechanism, len(selection), candidates, period=period)
+    if bar is None:
+        return False
     return bool(max(map(abs, selection.values) if signed else selection.values) <= bar)

@@ -40,14 +40,15 @@ from dpselect.app.release.answer import (
     promise,
     rescued,
 )
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, like_missing, noise_bar
+from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.app.spec.continual_spec import KeptFields
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
 from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, ContinualTopK, HorizonClip
 from dpselect.plan.default import Choice
-from dpselect.selection import Label, Tabled
+from dpselect.selection import Label, Selection, Tabled
 
 if TYPE_CHECKING:
     from accounting.ledger.request import Chargeable
@@ -240,6 +241,7 @@ class HorizonAnswer(_OfPeriods):
         names: names of the periods; None for their numbers.
         group: name of the column of groups.
         question: the question, as plain data.
+        outlook: the forecast from what the question declares about the data; None if it does not.
         files: in a file, the hashes of the table beside it, and before that of the one in whose
             place it was written.
     """
@@ -254,6 +256,7 @@ class HorizonAnswer(_OfPeriods):
     group: str = "group"
     question: dict[str, Any] | None = None
     files: tuple[str, ...] = ()
+    outlook: Outlook | None = None
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
@@ -310,17 +313,53 @@ class HorizonAnswer(_OfPeriods):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the answers as a whole."""
-        return [HARDLY_ANY] if self.explained_by_noise else []
+        found = [] if self._candidates is not None else [self._like_missing]
+        return [*filter(None, found), *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def _like_missing(self) -> str | None:
+        """A note about released labels that look like a missing value."""
+        of_each = (one.selection for one in self.released)
+        return like_missing(
+            label for one in of_each for label in (*(one.labels or ()), *(one.groups or ()))
+        )
 
     @property
     def notes(self) -> list[str]:
         """Warnings about the answers, and about a missing ledger."""
         return [*self.cautions, *([UNRECORDED] if self.left is None else [])]
 
+    @property
+    def about_right(self) -> str | None:
+        """The forecast of how many of the items are right, in words; None without one."""
+        return None if self.outlook is None else self.outlook.about_right(len(self.rows))
+
     def _explained(self, one: Period) -> bool:
-        mechanism = self.mechanism
-        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
-        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+        return explained_by_noise(
+            self.mechanism, one.selection, self._candidates, period=one.number
+        )
+
+    @property
+    def _candidates(self) -> int | None:
+        """Number of candidates of a public list; None if they are read off the log."""
+        return self.mechanism.candidates if self.mechanism.delta is None else None
+
+    def _may_be_noise(self, one: Period) -> tuple[bool, ...]:
+        """Marks of a period's items, as of `Answer.may_be_noise`."""
+        mechanism, values = self.mechanism, one.selection.values or ()
+        if mechanism.counts is None:
+            # a discovered item stays one, and may have nobody in a later period
+            seen = {
+                cell
+                for before in self.released
+                if before.number <= one.number
+                for cell in _cells(before.selection)
+            }
+            listed = self._candidates or len(seen)
+            bar = noise_bar(mechanism, len(values), listed, period=one.number)
+        else:  # users are whole
+            bar = mechanism.margin(one.number, max(1, len(values))) + (1 - 1e-9)
+        return tuple(bar is not None and value <= bar for value in values)
 
     @property
     def values(self) -> tuple[float, ...] | None:
@@ -346,6 +385,9 @@ class HorizonAnswer(_OfPeriods):
             "budget": self.left,
             "mechanism": plain_data(mechanism),
             "intervals": self._intervals,
+            **(
+                {} if self.outlook is None else {"expected": self.outlook.as_data(self.about_right)}
+            ),
             "released": [
                 {
                     "period": one.number,
@@ -356,6 +398,7 @@ class HorizonAnswer(_OfPeriods):
                         else mechanism.counts.scale
                     ),
                     "explained_by_noise": self._explained(one),
+                    "may_be_noise": list(self._may_be_noise(one)),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
@@ -396,7 +439,7 @@ class HorizonAnswer(_OfPeriods):
             stated.in_words,
             f"Risk: {stated.risk_in_words}.",
             *self.notes,
-            *([self.left] if self.left else []),
+            *filter(None, [self.about_right, self.left]),
         ]
 
     def __repr__(self) -> str:
@@ -419,10 +462,11 @@ class HorizonAnswer(_OfPeriods):
         drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
         bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
         stated = promise(self.mechanism, of_horizon(self.mechanism))
+        told = (("Forecast", self.about_right), ("Budget", self.left))
         facts = [
             ("In words", stated.in_words),
             ("Risk", stated.risk_in_words),
-            *([("Budget", self.left)] if self.left else []),
+            *((name, words) for name, words in told if words),
         ]
         made = (
             f"The top {self.mechanism.k}"
@@ -443,6 +487,12 @@ class HorizonAnswer(_OfPeriods):
             facts=facts,
             bands=bands,
         )
+
+
+def _cells(selection: Selection) -> Iterable[tuple[Label, Label]]:
+    """Released items with their groups."""
+    labels = selection.labels or ()
+    return zip(selection.groups or ("",) * len(labels), labels, strict=True)
 
 
 def horizon_file(spec: KeptFields) -> AnswerFile:
@@ -680,7 +730,7 @@ class ByPeriod:
     def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         try:
-            answer = run(question, part, place=place, choice=self._choice)
+            answer = run(question, part, place=place, choice=self._choice, outlook=self._outlook)
         except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -715,7 +765,15 @@ class ByPeriod:
             )
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
-        return DryRun(mechanism, mechanism, self._question.budget, tuple(left), in_all=in_all)
+        outlook = of_release(self._question, self._choice, compared=True)
+        return DryRun(
+            mechanism,
+            mechanism,
+            self._question.budget,
+            tuple(left),
+            in_all=in_all,
+            outlook=outlook,
+        )
 
     def _in_all(self) -> InAll:
         """The total cost to one user once all periods are charged.
@@ -724,6 +782,11 @@ class ByPeriod:
             BudgetExceeded: as for `InAll.of`.
         """
         return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
+
+    @cached_property
+    def _outlook(self) -> Outlook | None:
+        """The forecast of each period, from what is declared about the data of one."""
+        return of_release(self._question, self._choice)
 
     @cached_property
     def _choice(self) -> Choice:
@@ -754,6 +817,7 @@ def over_horizon(
     ended: int,
     dry_run: bool,
     question: dict[str, Any] | None = None,
+    data: Described | None = None,
 ) -> HorizonAnswer | DryRun:
     """Release periods with one budget, reserved once the log is read, committed by the first.
 
@@ -770,6 +834,7 @@ def over_horizon(
         opens: arguments of `dpselect.continual.open` for the horizon.
         ended: number of the named periods that are closed afterwards, at least.
         question: the question, as plain data.
+        data: the data of all periods, as the question describes them; None if it does not.
 
     Raises:
         InvalidRequest: no period has ended.
@@ -785,9 +850,14 @@ def over_horizon(
             " declare at least as many, or none"
         )
     lists = {name: opens[name] for name in ("domain", "groups")}
-    mechanism = horizon_mechanism(
-        budget, **{**settings, **lists, "periods": declared, "grouped": grouped}
-    )
+
+    def fitted(budget: acc.Budget, listed: Sequence[Label] | None = None) -> ContinualTopK:
+        more = {**lists, "domain": lists["domain"] if listed is None else listed}
+        return horizon_mechanism(
+            budget, **{**settings, **more, "periods": declared, "grouped": grouped}
+        )
+
+    mechanism = fitted(budget)
     reading = of_pairs(reading, grouped=grouped)
 
     def opened(**more: Any) -> Horizon:
@@ -799,9 +869,10 @@ def over_horizon(
             raise
 
     if dry_run:
-        return dry_close(
+        found = dry_close(
             session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
         )
+        return replace(found, outlook=of_series(budget, mechanism, data, fitted))
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
@@ -824,6 +895,7 @@ def over_horizon(
         "names": tuple(name for name, *_ in named),
         "group": group_head(reading.group),
         "question": question,
+        "outlook": of_series(budget, mechanism, data),
     }
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 

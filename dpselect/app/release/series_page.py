@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from accounting.page.templates import asset, template
 from dpselect.app.release.answer import HEADS
+from dpselect.app.release.explained import MAY_BE_NOISE
 from dpselect.errors import printable
 
 _LINES = 4  # of a chart
@@ -150,7 +151,10 @@ def _shown(row: Row, number: str) -> tuple[str, str]:
     if "low" not in row:
         return f"{row[number]:,.1f}", ""
     low = math.floor(row["low"])  # rounded outward
-    ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
+    if row["high"] is not None:
+        ends = f"{low:,} to {math.ceil(row['high']):,}"
+    else:
+        ends = f"at least {low:,}" if low else MAY_BE_NOISE
     return f"{row[number]:,.0f}", ends
 
 

@@ -20,6 +20,7 @@ from dpselect.app.spec.shared_fields import (
     CHARGED,
     KEPT,
     CatalogFields,
+    ForecastFields,
     GroupFields,
     ItemFields,
     PayerFields,
@@ -172,7 +173,7 @@ class PeriodFields(WeightFields):
     )
 
     @property
-    def users(self) -> HorizonClip:
+    def user_clip(self) -> HorizonClip:
         """Contribution bounds of one user."""
         return HorizonClip(exponent=self.exponent, cells=self.cells)
 
@@ -294,6 +295,7 @@ class RechargeSpec(HeldFields):
 
 class ContinualSpec(
     RunFields,
+    ForecastFields,
     HorizonBudgetFields,
     HorizonTimeFields,
     GroupFields,
@@ -313,7 +315,7 @@ class ContinualSpec(
         ),
     )
 
-    own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
+    own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields, ForecastFields)
 
     state: SkipValidation[str | PathLike[str] | None] = option(
         "File of the horizon's private state. It is as private as the log. Never restore a"

@@ -5,7 +5,7 @@ For type checkers and editors alone: what `dpselect.topk` and its like take as `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Annotated, Any, Literal, Required, TypedDict
 
@@ -125,6 +125,10 @@ class SharedChoice(TypedDict, total=False):
     """Number of the most popular items that compete if there is no catalog. Default: max(1000,
     10 k)."""
 
+class SharedForecast(TypedDict, total=False):
+    group_users: Mapping[str, int] | None
+    """Number of users of a group, such as Germany=12000. May be repeated."""
+
 class SharedWeight(TypedDict, total=False):
     count: Over
     """Users to count: of each period, of all periods so far (running), or of the last window=
@@ -176,6 +180,7 @@ class TopKKeywords(
     SharedGroup,
     SharedTime,
     SharedChoice,
+    SharedForecast,
     total=False,
 ):
     epsilon: Real | None
@@ -226,6 +231,15 @@ class TopKKeywords(
     With ledger= and no stated budget they share the dataset's. Default: 1."""
     k: Required[Count | Literal["all"]]
     """Number of items to release, at least 1; or all that are safe to show."""
+    shape: str | None
+    """Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1."""
+    users: Count | None
+    """Number of users, roughly. With it the dry run and the answer forecast how many of the
+    items shown will be right."""
+    items: Count | None
+    """Number of items, roughly. Default: those of the catalog, else a tenth of users' items."""
+    items_per_user: Positive | None
+    """Mean number of items per user. Default: 1."""
     go_on: Flag
     """With every=: release the later periods even if noise alone explains the first answer.
     Default: stop before the second charge in that case."""
@@ -244,7 +258,9 @@ class TopKKeywords(
     each with the answer beside it as FILE.json. With a ledger an interruption then loses
     nothing: call again with the same key=."""
 
-class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=False):
+class PlanKeywords(
+    SharedBudget, SharedFile, SharedChoice, SharedForecast, SharedWeight, total=False
+):
     with_counts: Flag
     """Also release a noisy number of users of every item, with an interval. It takes a part of
     the budget."""
@@ -258,15 +274,15 @@ class PlanKeywords(SharedBudget, SharedFile, SharedChoice, SharedWeight, total=F
     shape: str | None
     """Description of the data: zipf:EXPONENT, uniform, a file of public counts or, with user=
     and item=, a public log of events, for example last year's if it was published."""
+    users: Count | None
+    """Number of users, for zipf and uniform."""
+    items: Count | None
+    """Number of items, for zipf and uniform."""
+    items_per_user: Positive | None
+    """Mean number of items per user, for zipf and uniform. Default: 1."""
     log: Flag | None
     """Read the file of shape= as a log of events or as counts. Default: a log if user= and item=
     are stated."""
-    items: Count | None
-    """Number of items, for zipf and uniform."""
-    users: Count | None
-    """Number of users, for zipf and uniform."""
-    items_per_user: Positive | None
-    """Mean number of items per user, for zipf and uniform. Default: 1."""
     column: str | None
     """Column of counts in the file of shape=, if it has several columns."""
     public: Flag
@@ -346,7 +362,14 @@ class CloseKeywords(SharedItem, SharedHeld, total=False):
     """Column of groups. The top k of each is released."""
 
 class ContinualKeywords(
-    SharedItem, SharedCatalog, SharedGroup, SharedTime, SharedKept, SharedHorizonBudget, total=False
+    SharedItem,
+    SharedCatalog,
+    SharedGroup,
+    SharedTime,
+    SharedForecast,
+    SharedKept,
+    SharedHorizonBudget,
+    total=False,
 ):
     ledger: str | Ledger | None
     """Charge this ledger before anything is drawn: sqlite:///FILE or
@@ -367,6 +390,15 @@ class ContinualKeywords(
     up_to: Any
     """Close the periods that have ended by this time, so that you can repeat one command every
     night. Default: now."""
+    shape: str | None
+    """Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1."""
+    users: Count | None
+    """Number of users, roughly. With it the dry run and the answer forecast how many of the
+    items shown will be right."""
+    items: Count | None
+    """Number of items, roughly. Default: those of the catalog, else a tenth of users' items."""
+    items_per_user: Positive | None
+    """Mean number of items per user. Default: 1."""
     state: str | PathLike[str] | None
     """File of the horizon's private state. It is as private as the log. Never restore a backup.
     Default: a file in this folder, named after the log and the question."""

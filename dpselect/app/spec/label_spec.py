@@ -66,6 +66,11 @@ class BallotFields(Spec):
         _VOTES,
         False,
     )
+    header: Flag | None = option(
+        "Read the first line of a .csv as names of labels, or as votes. Default: names, unless it"
+        " holds integers alone. State it where names are numbers, as pandas writes them.",
+        _VOTES,
+    )
     missing: Missing = option("Treatment of empty ballots and empty rounds.", _VOTES, "refuse")
     split: Split = option(
         "Assignment of records to teachers: by their position in the data, or by an identifier"

@@ -14,7 +14,7 @@ from accounting.frozen import Count, Positive, Real
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.app.spec.continual_spec import WeightFields
-from dpselect.app.spec.shared_fields import BudgetFields, FileFields, columns_of
+from dpselect.app.spec.shared_fields import BudgetFields, FileFields, ForecastFields, columns_of
 from dpselect.app.spec.topk_spec import ChoiceFields, size_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _SHAPE, _NEEDS, _VOTES = (
 )
 
 
-class ProfileFields(Spec):
+class ProfileFields(ForecastFields):
     """Options that describe the data by public facts."""
 
     shape: str | None = option(
@@ -286,11 +286,21 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             )
         if self.k is None:
             raise ValueError("no size is stated: give k=, how many items each release has")
-        if self.groups is None and (
-            self.groups_per_user,
-            self.group_exponent,
-            self.max_groups_per_user,
-        ) != (None, None, None):
+        if self.group_users is not None and self.groups not in (None, len(self.group_users)):
+            raise ValueError(
+                f"group_users= names {len(self.group_users)} groups, and groups={self.groups} says"
+                " otherwise: leave groups= out"
+            )
+        if (
+            self.groups is None
+            and self.group_users is None
+            and (
+                self.groups_per_user,
+                self.group_exponent,
+                self.max_groups_per_user,
+            )
+            != (None, None, None)
+        ):
             raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
         return self
 

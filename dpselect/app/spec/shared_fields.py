@@ -15,7 +15,7 @@ from pydantic import SkipValidation, model_validator
 from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget, located
-from accounting.frozen import Real
+from accounting.frozen import Count, Positive, Real
 from accounting.wording import format_number
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.time_window import Unit
@@ -447,6 +447,65 @@ class TimeFields(Spec):
     time_unit: SkipValidation[Unit | None] = option(
         "Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time"
     )
+
+
+def group_sizes_of(stated: Any) -> dict[str, int]:
+    """Numbers of users by group, parsed from texts like Germany=12000, or a mapping of a file."""
+    if isinstance(stated, Mapping):
+        return dict(stated)
+    texts = [stated] if isinstance(stated, str) else stated
+    try:
+        pairs = [str(text).rsplit("=", 1) for text in texts]
+        return {group: int(users) for group, users in pairs}
+    except ValueError:
+        raise InvalidRequest(
+            f"group_users={texts!r} must be groups with their numbers of users: Germany=12000"
+        ).at("group_users") from None
+
+
+_FORECAST = "Forecast"
+_FORECASTS = "it describes the data for a forecast, and changes neither the charge nor the draw"
+
+
+class ForecastFields(Spec):
+    """Options that describe the data roughly and publicly, for a forecast of what will be shown."""
+
+    shape: str | None = option(
+        "Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1.",
+        _FORECAST,
+        unasked=_FORECASTS,
+    )
+    users: Count | None = option(
+        "Number of users, roughly. With it the dry run and the answer forecast how many of the"
+        " items shown will be right.",
+        _FORECAST,
+        unasked=_FORECASTS,
+    )
+    items: Count | None = option(
+        "Number of items, roughly. Default: those of the catalog, else a tenth of users' items.",
+        _FORECAST,
+        unasked=_FORECASTS,
+    )
+    items_per_user: Positive | None = option(
+        "Mean number of items per user. Default: 1.", _FORECAST, unasked=_FORECASTS
+    )
+    group_users: SkipValidation[Mapping[str, int] | None] = option(
+        "Number of users of a group, such as Germany=12000. May be repeated.",
+        _FORECAST,
+        metavar="GROUP=N",
+        parse=group_sizes_of,
+        many=True,
+        unasked=_FORECASTS,
+    )
+
+    @model_validator(mode="after")
+    def _describes_groups(self) -> Self:
+        if self.group_users is not None and not (
+            self.group_users
+            and all(isinstance(size, int) and size >= 1 for size in self.group_users.values())
+        ):
+            raise Contradiction("group_users", "names groups and their numbers of users, >= 1")
+        return self
 
 
 class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):

@@ -27,6 +27,7 @@ from dpselect.app.spec import (
 )
 from dpselect.app.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.app.spec.label_spec import BallotFields, RoundFields
+from dpselect.app.spec.shared_fields import ForecastFields
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
 from dpselect.mechanisms.traits import WHY_NOT_TOP_K
@@ -137,7 +138,7 @@ class LedgerTable(_Ledger):  # type: ignore[misc]
 
 
 @final
-class PlanTable(table(PlanFields)):  # type: ignore[misc]
+class PlanTable(table(PlanFields, ForecastFields)):  # type: ignore[misc]
     """The table [plan], with the options of a plan."""
 
     @model_validator(mode="after")

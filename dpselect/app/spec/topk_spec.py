@@ -15,6 +15,7 @@ from dpselect.app.spec.shared_fields import (
     BUDGETED,
     KEPT,
     BudgetFields,
+    ForecastFields,
     LedgerFields,
     LogFields,
     RunFields,
@@ -124,7 +125,9 @@ class SeriesFields(Spec):
         return self
 
 
-class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
+class TopKSpec(
+    RunFields, SeriesFields, ForecastFields, ReleaseFields, LogFields, LedgerFields, BudgetFields
+):
     """Release the k items with the most distinct users, and report the privacy cost.
 
     The budget (epsilon and delta, or rho) is for the whole release, or for all of releases=
@@ -137,6 +140,8 @@ class TopKSpec(RunFields, SeriesFields, ReleaseFields, LogFields, LedgerFields, 
         f"{LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
         f"{LOG} --k 9 --epsilon .1 --delta 1e-7 {PAYS} --key may --output may.json",
     )
+
+    own_fields: ClassVar[Any] = (ForecastFields,)
 
     engine: EngineName = option(
         "Place of the counts until the draw: memory, the default; duckdb, on disk, for more"

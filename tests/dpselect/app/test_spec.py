@@ -91,7 +91,7 @@ def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Conf
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry)
     file, made = (
-        Path(dps.__file__).parent / "spec" / "keyword_types.pyi",
+        Path(dps.__file__).parent / "app" / "spec" / "keyword_types.pyi",
         keyword_types.module(specs),
     )
     if pytestconfig.getoption("golden"):

@@ -365,7 +365,7 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: bytes, version: int
 
 
 def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
-    """Counts below the names of labels or without them, classes below the names of teachers or
+    """Counts below the names of labels or without them (numbers, if that is stated), classes below the names of teachers or
     without, where an empty cell is no vote, and single votes; by commas, semicolons or tabs. A dry
     reading has the same axes and no vote.
     """
@@ -380,6 +380,9 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
         (COUNTS, "a,b c,d\n", {"teachers": 6}, False, ("a", "b c", "d")),
         (COUNTS, "", {"teachers": 6}, False, None),
         (STACKED.astype(int), "", {"teachers": 6, "stacked": True}, True, None),
+        (COUNTS, "0,1,2\n", {"teachers": 6, "header": True}, False, ("0", "1", "2")),
+        (COUNTS, "", {"teachers": 6, "header": False}, False, None),
+        (CLASSES, "0,1,2\n", {"labels": 3, "teachers": 3, "header": True}, True, None),
         (CLASSES, "ada,bob,eve\n", {"labels": 3, "teachers": 3}, True, None),
         (CLASSES, "", {"labels": 3, "teachers": 3}, True, None),
     ):
@@ -397,6 +400,9 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
                 ballots.labels,
             )
             assert (blank.counts.max(axis=1) == blank.counts.sum(axis=1)).all()
+    for read in (VotesFile.read, VotesFile.unread):
+        with pytest.raises(VotesFileError, match="header= is about the first line"):
+            read(tmp_path / "votes.npz", teachers=6, header=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""What a dry run, a plan and an answer say will be right, from what is declared about the data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import dpselect as dps
+from dpselect.app.release.answer import Answer
+from dpselect.app.release.outlook import Outlook, of_release
+from dpselect.app.release.question import Question, choose
+from dpselect.app.spec import TopKSpec
+from dpselect.errors import InvalidRequest
+from dpselect.plan.forecast import Shown
+
+ASKED: Any = {"user": "u", "item": "i", "k": 5, "epsilon": 1.0, "delta": 1e-6}
+SIZES = {"Poland": 300, "Germany": 3000}
+
+
+def seen(**asked: Any) -> Outlook | None:
+    question = Question.of("log.csv", TopKSpec(**{**ASKED, **asked}))
+    return of_release(question, choose(question), compared=True)
+
+
+def test_nothing_is_said_of_data_that_nobody_described() -> None:
+    """Nor of sums, or where k items cannot come out of the described data."""
+    assert seen() is None
+    assert seen(users=1000, shape="last_year.csv") is None
+
+
+def test_a_list_and_more_epsilon_show_more() -> None:
+    """Of the same question; a larger group shows more than a smaller one, and is named first."""
+    found = seen(group="g", group_users=SIZES, items=30)
+    assert found is not None
+    assert list(found.groups) == ["Germany", "Poland"]
+    germany, poland = found.groups.values()
+    assert germany.right > poland.right
+    assert all(one.right <= one.released <= 5 for one in found.groups.values())
+    (richer,) = [held for what, held in found.otherwise.items() if what == "with epsilon 4"]
+    assert richer["Poland"].right > poland.right
+    assert found.lines()[0].startswith("expect about 5 of 5 in Germany")
+    assert Outlook.from_data(json.loads(json.dumps(found.as_data(None)))) == found
+
+
+def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
+    """By the forecast alone, in words and in its JSON, and again where it is read back."""
+    rows = [(user, item) for item in range(6) for user in range(400 - 40 * item)]
+    log = pd.DataFrame(rows, columns=["u", "i"])
+    answer = dps.topk(log, **ASKED, users=400, items=20, items_per_user=3)
+    assert answer.about_right is not None
+    assert answer.about_right.endswith(
+        "if the data are like Zipf's law with exponent 1, 20 items, 400 users, 3 items per user"
+    )
+    assert answer.about_right in answer.lines()
+    assert answer.as_data()["expected"]["in_words"] == answer.about_right
+    plain = dps.topk(log, **ASKED)
+    assert isinstance(plain, Answer)
+    assert plain.about_right is None
+    assert "expected" not in plain.as_data()
+
+
+def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
+    """Of those that are shown, and of none where none is shown."""
+    found = Outlook(20, {"a": Shown(9.0, 10.0), "b": Shown(0.0, 2.0)}, "so")
+    assert found.about_right(8) == "about 6 of the 8 items shown are right, so"
+    assert found.about_right(0) is None
+    assert Outlook(20, {"": Shown(0.1, 0.2)}, "so").about_right(3) is None
+
+
+def test_sizes_of_groups_are_stated_as_group_and_number() -> None:
+    from dpselect.app.spec.shared_fields import group_sizes_of
+
+    assert group_sizes_of(["a=b=3", "c=4"]) == {"a=b": 3, "c": 4}
+    with pytest.raises(InvalidRequest, match="Germany=12000"):
+        group_sizes_of(["Germany"])
+
+
+def test_a_row_that_noise_explains_is_marked() -> None:
+    """Each row by what was released of it: nobody has the second listed item."""
+    log = pd.DataFrame({"u": range(500), "i": ["zoo"] * 500})
+    answer = dps.topk(log, **{**ASKED, "k": 2}, domain=["zoo", "park"], with_counts=True)
+    drawn = answer.selection.model_copy(update={"values": (500.0, 3.0), "labels": ("zoo", "park")})
+    answer = replace(answer, selection=drawn)
+    assert answer.may_be_noise == (False, True)
+    assert answer.as_data()["may_be_noise"] == [False, True]
+    assert answer.columns()["low"][1] < 1
+
+
+@pytest.mark.parametrize(("label", "told"), [("NULL", True), ("zoo", False)])
+def test_a_released_label_that_looks_missing_is_said(label: str, told: bool) -> None:
+    """By its name; the note is a function of the released labels, and of no public list."""
+    log = pd.DataFrame({"u": range(500), "i": [label] * 500})
+    answer = dps.topk(log, **{**ASKED, "k": 1})
+    assert answer.items == (label,)
+    assert any(f"'{label}'" in words for words in answer.cautions) is told
+    listed = dps.topk(log, **{**ASKED, "k": 1}, domain=[label, "park"])
+    assert not any("missing values" in words for words in listed.cautions)
