@@ -22,6 +22,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from accounting import AccountingError, RelationMismatch
 from accounting.errors import CalibrationError, InvalidArgument, InvalidBudget, OutputRefused
+from accounting.wording import printable
 from dpselect.errors import (
     NO_MEMORY,
     DomainMismatch,
@@ -32,7 +33,6 @@ from dpselect.errors import (
     Note,
     UncomposedLabels,
     is_memory_fault,
-    printable,
 )
 
 FAILED: Final = 1

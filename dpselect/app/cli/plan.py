@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.text import Text
-
 import dpselect
 from accounting.address import masked
+from accounting.sections import Section
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
 from dpselect.app.planning import answered, enough
 from dpselect.app.spec import PlanSpec
-from dpselect.errors import InvalidRequest, printable
-from dpselect.plan.plan import Section, share
+from dpselect.errors import InvalidRequest
+from dpselect.plan.plan import share
 from dpselect.plan.topk_plan import TopKPlan
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ _Write = Annotated[
     guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config."),
 ]
 
-_WIDE = 118  # columns
-
 
 def _plan(
     spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False
@@ -37,7 +34,7 @@ def _plan(
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
         found = answered(spec)
-        _show(found.as_data() if json else [*found.words(), *found.rows()])
+        _show(found.as_data() if json else list(found.sections()))
         return
     _require_target(spec, config, write)
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
@@ -53,14 +50,16 @@ def _plan(
         needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
         _show({"dpselect": dpselect.__version__, **planned.as_data(), **needed})
         return
-    first = ""
+    first = list[Section]()
     if wanted is not None:
         recall = share(planned.recommended.expected.recall)
-        first = (
-            f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less"
-            " does not find enough."
-        )
-    _show([*planned.words(), *planned.rows(), *_next_step(planned, spec, write)], first)
+        first = [
+            Section(
+                f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items;"
+                " less does not find enough."
+            )
+        ]
+    _show([*first, *planned.sections(), *_next_step(planned, spec, write)])
 
 
 plan = command(PlanSpec, _plan)
@@ -132,42 +131,10 @@ def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[
     yield Section(lines=[*lines, f"  dpselect topk --config {name} EVENTS"])
 
 
-def _spelled(words: str) -> str:
-    return spelled(words, PlanSpec)
-
-
-def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
-    """Print data, or sections with an empty line between two, below a first line."""
-    if isinstance(found, dict):
-        out.emit(out.json_text(found) + "\n")
-        return
-    console = out.screen()
-    with console.capture() as captured:
-        if first:
-            console.print(out.heading(first))
-        for place, section in enumerate(section.spelled(_spelled) for section in found):
-            if place:
-                console.print()
-            if section.title:
-                console.print(out.heading(printable(section.title)))
-            if section.facts:
-                console.print(out.facts((name, printable(value)) for name, value in section.facts))
-            for line in section.lines:
-                typed = line.startswith(" ")
-                console.print(
-                    Text(printable(line), style="green" if typed else ""), soft_wrap=typed
-                )
-            if section.rows:
-                kept = (
-                    section.heads
-                    if console.width >= _WIDE or not section.narrow
-                    else section.narrow
-                )
-                rows = [
-                    [cell for head, cell in zip(section.heads, row, strict=True) if head in kept]
-                    for row in section.rows
-                ]
-                console.print(out.rows(kept, rows, left=section.left))
-            for line in section.notes:
-                console.print(Text(line, style="dim"))
-    out.emit(out.unpadded(captured.get(), console))
+def _show(found: dict[str, Any] | list[Section]) -> None:
+    """Print data, or sections."""
+    out.emit(
+        out.json_text(found) + "\n"
+        if isinstance(found, dict)
+        else (section.spelled(lambda words: spelled(words, PlanSpec)) for section in found)
+    )
