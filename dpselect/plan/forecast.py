@@ -343,7 +343,7 @@ class Forecaster:
         if most < k:
             raise InvalidRequest(
                 f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer"
-            ).at("k")
+            )
 
     def _tried(self, choice: Choice, k: int, share: float, draws: int) -> Forecast:
         """Forecast for a group with this share of the users, or for all cells."""

@@ -132,7 +132,7 @@ def plan_horizon(
         raise InvalidRequest(
             f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate:"
             " state the most popular ones"
-        ).at("items")
+        )
     rng, found = np.random.default_rng([seed, 6]), list[Floats]()
     for users in made.users(None):
         log = _Log.of(users, mechanism, rng)
