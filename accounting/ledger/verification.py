@@ -409,9 +409,11 @@ class Verification(Sectioned):
             for one in self.problems
         ]
         if self.covered is not None:
+            later = self.entries - self.covered
             lines.append(
-                f"the chain heads cover {self.covered:,} of them, but not the"
-                f" {self.entries - self.covered:,} later ones"
+                f"the chain heads cover {self.covered:,} of them, but not the {later:,} later ones"
+                if later
+                else "the chain heads cover all of them"
             )
         if self.heads is None:
             if self.ok:

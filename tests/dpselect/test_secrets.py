@@ -513,6 +513,9 @@ def counted(folder: Path) -> list[Any]:
         found += [
             session,
             session.ledger,
+            session.ledger.verify(),
+            *(totals := session.totals()),
+            totals,
             session.select(flip, scores),
             session.schedule([(1, flip)]),
         ]
