@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, cast, final
 
@@ -18,6 +19,7 @@ from accounting.convert.renyi import rdp_to_epsilon
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
 from accounting.guarantee import HasCurve, common_relation, curve_and_relation
+from accounting.sections import Section, Sectioned, priced
 from accounting.wording import format_number, rounded_up
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Share:
 
 
 @dataclass(frozen=True, repr=False)
-class Breakdown:
+class Breakdown(Sectioned):
     """Cost of a plan, the two figures behind it, and each label's share. Theorem A7.
 
     `print` shows a breakdown as a table, and a notebook shows it as HTML.
@@ -71,7 +73,7 @@ class Breakdown:
             share.rdp / total if known and share.rdp is not None else None for share in self.shares
         )
 
-    def _facts(self) -> list[tuple[str, object]]:
+    def _facts(self) -> list[tuple[str, str]]:
         theirs = "none" if self.dp_accounting is None else f"{self.dp_accounting:.6g}"
         return [
             ("epsilon", f"{rounded_up(self.epsilon, 6)} at delta {format_number(self.delta)}"),
@@ -105,17 +107,16 @@ class Breakdown:
         ]
         return "\n".join([*(f"{name:<15}{value}" for name, value in self._facts()), "", *lines])
 
-    def _repr_html_(self) -> str:
-        from accounting.page.templates import card  # notebooks only
-
-        return card("Breakdown", facts=self._facts(), heads=_HEADS, rows=self._rows())
+    def sections(self) -> Iterator[Section]:
+        """Return the two figures, and each label's share."""
+        yield Section("Breakdown", self._facts(), _HEADS, self._rows(), left=_HEADS[:1])
 
 
 _HEADS = ("label", "count", "share", "failure")
 
 
 @final
-class Accountant:
+class Accountant(Sectioned):
     """An account of a plan fixed in advance, which adds up curves and converts the total.
 
     The conversion uses dp-accounting and the proved bound. If the two agree within 1%, the larger
@@ -290,9 +291,8 @@ class Accountant:
     def __repr__(self) -> str:
         return f"Accountant(relation={self._relation!r}, labels={len(self._labels())})"
 
-    def _repr_html_(self) -> str:
-        from accounting.page.templates import card, priced  # notebooks only
-
+    def sections(self) -> Iterator[Section]:
+        """Return the plan, and its epsilons at usual deltas."""
         counts = self._labels()
         plan = (
             ", ".join(f"{count:,} x {label}" for label, count in counts.most_common(_MOST_LABELS))
@@ -304,6 +304,4 @@ class Accountant:
             else ""
         )
         facts = [("relation", self._relation or "not stated"), ("plan", plan + more)]
-        return card(
-            "Accountant", facts=facts, **priced(lambda delta: self._plan().epsilon(delta).value)
-        )
+        yield priced("Accountant", facts, lambda delta: self._plan().epsilon(delta).value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -41,6 +41,7 @@ from accounting.price import (
     itemised,
     main_cost,
 )
+from accounting.sections import Section, Sectioned
 from accounting.wording import format_number
 
 Floats = NDArray[np.float64]
@@ -100,7 +101,7 @@ def _order(value: object) -> object:
 
 
 @final
-class Budget(Frozen):
+class Budget(Frozen, Sectioned):
     """A limit on the privacy cost of a plan or a dataset.
 
     There are five forms. `Budget(epsilon=)` is pure and `Budget(epsilon=, delta=)` approximate.
@@ -302,6 +303,10 @@ class Budget(Frozen):
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
+
+    def sections(self) -> Iterator[Section]:
+        """Return the fields that were stated."""
+        yield Section("Budget", [(str(name), value) for name, value in self.__repr_args__()])
 
     @property
     def form(self) -> Literal["pure", "approximate", "zcdp", "advantage", "attack"]:

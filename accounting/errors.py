@@ -6,29 +6,46 @@ and a nested model's message would then be pydantic's own, which prints its inpu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, Self
+
+FIELD: Final = re.compile(
+    r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|\w\([^()]*\)"  # a value in quotes, a call
+    r"|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)"
+)
+"""The notation of fields and parameters in messages, descriptions and plans.
+
+It is `name=`, or `name=value`, outside of quotes and calls. A field may stand behind its class, as
+in `Budget.delta=`. Commands print a field as the option that states it.
+"""
 
 
 class AccountingError(Exception):
     """Base class of every error raised by `accounting` and `dpselect`.
 
-    Attributes:
-        path: names and places that lead to the refused field, the outermost first; empty if no
-            single field is at fault.
+    A message that is about a field begins with it, as `name=` or `name=value` (see `FIELD`), or its
+    path is added by `at`.
     """
 
-    path: tuple[str | int, ...] = ()
+    _path: tuple[str | int, ...] = ()
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """Names and places that lead to the refused field, the outermost first; empty for none."""
+        name, equals, _ = str(self).partition("=")
+        return self._path or ((name,) if equals and name.isidentifier() else ())
 
     @property
     def field(self) -> str | None:
-        """Name of the refused field; None if no single field is at fault."""
+        """Name of the refused field, or of the first of several; None if no field is at fault."""
         return next((step for step in reversed(self.path) if isinstance(step, str)), None)
 
     def at(self, *path: str | int) -> Self:
         """Return this error, with `path` put before the path to the refused field."""
-        self.path = (*path, *self.path)
+        own = self.path
+        self._path = path if own == path[-1:] else (*path, *own)
         return self
 
 

@@ -14,7 +14,6 @@ from accounting.ledger.model import package_version
 from accounting.page.templates import asset
 from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated
-from accounting.report import fullest_of
 from accounting.wording import in_words
 
 TO_FILL_IN = "TO FILL IN: "
@@ -47,7 +46,7 @@ def entry(ledger: Ledger, name: str) -> str:
         letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()
     ).strip("-")
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
-    fullest = fullest_of(ledger.totals(dataset.name))
+    fullest = ledger.totals(dataset.name).fullest
     figures = (fullest or Remaining(budget, NOTHING)).figures
     measure = budget.measure
     summed = (

@@ -32,6 +32,7 @@ from accounting.curves import (
 from accounting.errors import AccountingError, Unaffordable
 from accounting.numbers import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
+from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, percent_up, rounded
 
 MOST_RUNS = 10**12
@@ -47,8 +48,8 @@ _SPENT = (
 
 
 @final
-@dataclass(frozen=True)
-class Remaining:
+@dataclass(frozen=True, repr=False)
+class Remaining(Sectioned):
     """The state of a budget after `spent`, and for how many more releases like `curve` it lasts.
 
     Args:
@@ -195,6 +196,13 @@ class Remaining:
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
+
+    def __repr__(self) -> str:
+        return f"Remaining({self})"
+
+    def sections(self) -> Iterator[Section]:
+        """Return the figures."""
+        yield Section(self.account or "Remaining", list(self.figures.items()))
 
     def as_data(self) -> dict[str, Any]:
         """Return the three figures as plain data, and each bound by itself.
@@ -437,6 +445,25 @@ class Remaining:
         ):
             if need:
                 yield have, need, whole, of
+
+
+@final
+class Totals(list[Remaining], Sectioned):
+    """States of the budgets of several periods."""
+
+    @property
+    def fullest(self) -> Remaining | None:
+        """The account with the largest share spent; None if there is none."""
+        return max(self, key=lambda one: max(one.used), default=None)
+
+    def __repr__(self) -> str:
+        return f"Totals({len(self):,}, fullest={self.fullest!r})"
+
+    def sections(self) -> Iterator[Section]:
+        """Return the figures of each period."""
+        rows = [(one.account or "all rows", *one.figures.values()) for one in self]
+        heads = ("period", "budget", "used", "cost as charged", "left")
+        yield Section("Totals", heads=heads, rows=rows, left=heads)
 
 
 def stated(budget: Budget) -> str:

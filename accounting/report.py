@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -41,9 +41,10 @@ from accounting.page.spent import (
     unit_of,
     units_in_words,
 )
-from accounting.page.templates import asset, card, template
-from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
+from accounting.page.templates import asset, template
+from accounting.remaining import Remaining, Totals, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
+from accounting.sections import Section
 from accounting.strict_json import read_json
 from accounting.wording import at_most, format_number, in_words, percent_up, rounded_up
 
@@ -156,10 +157,10 @@ def _section(
         summary.dataset.budget,
         summary.dataset.window != "whole",
     )
-    totals = list(summary.totals or ([] if windowed else [ledger.total(name)]))
+    totals = Totals(summary.totals or ([] if windowed else [ledger.total(name)]))
     shown, fullest = (
         totals[: -MOST_PERIODS - 1 : -1],
-        fullest_of(totals) or Remaining(budget, NOTHING),
+        totals.fullest or Remaining(budget, NOTHING),
     )
     shares = summary.shares if len(summary.shares) > 1 else ()
     # The budget itself has something to say at its delta, or above it where all of it may go to
@@ -270,11 +271,6 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Chain head", f"entry {summary.entries:,}, {summary.head}"
 
 
-def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
-    """Return the account with the largest share spent; None if there is none."""
-    return max(totals, key=lambda one: max(one.used), default=None)
-
-
 def _tiles(
     dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]
 ) -> Iterator[tuple[str, str, str]]:
@@ -303,27 +299,24 @@ def _bar(total: Remaining) -> dict[str, Any]:
     }
 
 
-def ledger_overview_html(
-    title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]
-) -> str:
-    """Return a notebook card of a ledger: every dataset, its budget, and the share spent.
+def ledger_overview(ledger: Ledger) -> Section:
+    """Return every dataset of a ledger, its budget, and the share spent.
 
     With periods, the share is that of the fullest one.
     """
     rows = []
     try:
-        for dataset in datasets():
-            most = fullest_of(totals(dataset.name)) or Remaining(dataset.budget, NOTHING)
+        for dataset in ledger.datasets():
+            most = ledger.totals(dataset.name).fullest or Remaining(dataset.budget, NOTHING)
             window = "" if dataset.window == "whole" else f", for each {dataset.window}"
             spent = percent_up(max(most.used)), most.account
             rows.append(
                 (dataset.name, dataset.relation, budget_in_words(dataset.budget) + window, *spent)
             )
     except AccountingError as error:
-        return card(title, note=str(error))
-    return card(
-        title, heads=["dataset", "neighbors differ by", "budget", "spent", "period"], rows=rows
-    )
+        return Section(repr(ledger), lines=[str(error)])
+    heads = ["dataset", "neighbors differ by", "budget", "spent", "period"]
+    return Section(repr(ledger), heads=heads, rows=rows, left=heads)
 
 
 _WIDTH, _HEIGHT = 720, 270

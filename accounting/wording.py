@@ -31,6 +31,14 @@ _MOST_ITEMS = 4
 _DEEPEST = 4
 
 
+def printable(text: object) -> str:
+    """Return `text` with control characters and the like shown by their code.
+
+    The result holds nothing that a terminal would obey.
+    """
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
 def in_words(text: str | None) -> str:
     """Return the JSON of a curve or mechanism as one line of text; "" for None."""
     if text is None:

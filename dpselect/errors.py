@@ -7,15 +7,6 @@ import re
 
 from accounting import AccountingError
 
-
-def printable(text: object) -> str:
-    """Return `text` with control characters and the like shown by their code.
-
-    The result holds nothing that a terminal would obey.
-    """
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
-
-
 NO_MEMORY = (
     "the system refused this process more memory: allow it more (ulimit -v, or the limit of its"
     " container), or end other programs"

@@ -21,6 +21,7 @@ from pydantic import Field, model_serializer, model_validator
 
 from accounting.errors import missing_extra
 from accounting.frozen import Frozen
+from accounting.sections import Section, Sectioned
 from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Outcome:
 
 
 @final
-class Selection(Frozen):
+class Selection(Frozen, Sectioned):
     """A released selection, and nothing that was not released.
 
     Pickled, copied, compared or listed, it is what its JSON says.
@@ -278,16 +279,15 @@ class Selection(Frozen):
         """Return `to_arrow` as a Polars DataFrame."""
         return _polars(self.columns(margin, at_least=at_least))
 
-    def _repr_html_(self) -> str:
-        from accounting.page.templates import card  # notebooks only
-
+    def sections(self) -> Iterator[Section]:
+        """Return the columns that hold something, and why the selection is not complete."""
         cells = {name: held for name, held in self.columns().items() if set(held) != {None}}
-        rows = list(zip(*cells.values(), strict=True))
-        return card(
+        yield Section(
             "Selection",
-            rows=rows,
             heads=list(cells),
-            note="" if self.complete else f"Not complete: {self.reason}",
+            rows=list(zip(*cells.values(), strict=True)),
+            notes=[] if self.complete else [("Not complete", str(self.reason))],
+            left=["group", "item"],
         )
 
     def __len__(self) -> int:

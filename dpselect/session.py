@@ -33,7 +33,7 @@ from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
 from accounting.ledger.request import Chargeable, require_known
 from accounting.process_state import ProcessState
-from accounting.remaining import Remaining
+from accounting.remaining import Remaining, Totals
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.mechanisms.gate import MechanismInput
@@ -195,7 +195,7 @@ class Session:
         """Keywords of every charge as `Ledger.charge` takes them: its scope and its periods."""
         return self._behalf
 
-    def totals(self) -> list[Remaining]:
+    def totals(self) -> Totals:
         """Return the spent and remaining budget of each of the session's periods.
 
         Of the dataset, if it has no periods.
@@ -205,7 +205,7 @@ class Session:
             if self._period is None or isinstance(self._period, str)
             else list(self._period)
         )
-        return [self._ledger.total(self._dataset.name, period) for period in periods]
+        return Totals(self._ledger.total(self._dataset.name, period) for period in periods)
 
     def require(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final, overload
 
 import numpy as np
@@ -17,6 +17,8 @@ from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve, RelationMismatch
 from accounting.frozen import Frozen, Registry
+from accounting.sections import Section, Sectioned, priced
+from accounting.wording import in_words
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -26,7 +28,7 @@ Floats = NDArray[np.float64]
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
 
 
-class Curve(Frozen, ABC):
+class Curve(Frozen, Sectioned, ABC):
     """A privacy guarantee, closed under composition.
 
     A curve is immutable and hashable, and curves with equal JSON are equal. Every member states,
@@ -250,12 +252,13 @@ class Curve(Frozen, ABC):
         return self.model_dump_json()
 
     @final
-    def _repr_html_(self) -> str:
-        from accounting.page.templates import card, priced
-        from accounting.wording import in_words  # notebooks only
-
-        table = priced(lambda delta: bounds.best_epsilon(self, delta, thorough=True).value)
-        return card(type(self).__name__, facts=[("guarantee", in_words(self.to_json()))], **table)
+    def sections(self) -> Iterator[Section]:
+        """Return the guarantee in words, and its epsilons at usual deltas."""
+        yield priced(
+            type(self).__name__,
+            [("guarantee", in_words(self.to_json()))],
+            lambda delta: bounds.best_epsilon(self, delta, thorough=True).value,
+        )
 
     @final
     @staticmethod

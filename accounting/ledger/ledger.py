@@ -52,14 +52,15 @@ from accounting.ledger.stored_text import (
 from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
-from accounting.remaining import BudgetExceeded, Remaining
+from accounting.remaining import BudgetExceeded, Remaining, Totals
+from accounting.sections import Section, Sectioned
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
 
 
 @final
-class Ledger:
+class Ledger(Sectioned):
     """A durable record of charges on SQLite or PostgreSQL. Build one with `Ledger.open`.
 
     Every method that writes is one durable transaction. When it returns, the charge is on disk, and
@@ -376,10 +377,10 @@ class Ledger:
                 )
             return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
 
-    def totals(self, dataset: str) -> list[Remaining]:
+    def totals(self, dataset: str) -> Totals:
         """Return the state of the budget of every period that was charged, in order."""
         with reading(self._store, dataset) as book:
-            return list(_standing(book, book.totals()))
+            return Totals(_standing(book, book.totals()))
 
     def in_all(
         self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()
@@ -544,10 +545,9 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self._store!r})"
 
-    def _repr_html_(self) -> str:
-        return import_module("accounting.report").ledger_overview_html(
-            repr(self), self.datasets, self.totals
-        )
+    def sections(self) -> Iterator[Section]:
+        """Return every dataset, its budget, and the share spent."""
+        yield import_module("accounting.report").ledger_overview(self)
 
 
 def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:

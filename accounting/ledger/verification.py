@@ -57,6 +57,7 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import digest
+from accounting.sections import Section, Sectioned
 
 Kind = (
     Literal[
@@ -372,8 +373,8 @@ MOST_PROBLEMS = 1_000
 _LEDGER, _MOST_DAMAGED = "(the ledger)", 20
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Sectioned):
     """The result of `Ledger.verify`: the amount read, and at most 1,000 problems.
 
     Attributes:
@@ -395,6 +396,45 @@ class Verification:
     def ok(self) -> bool:
         """True if there are no problems."""
         return not self.problems
+
+    def __repr__(self) -> str:
+        (said,) = self.sections()
+        return "\n".join([f"Verification: {said.title}", *said.lines[:2]])
+
+    def sections(self) -> Iterator[Section]:
+        """Return a line for each finding, and for the signature."""
+        checked = f"{self.entries:,} {'entry' if self.entries == 1 else 'entries'} checked"
+        lines = [
+            f"{one.dataset}{'' if one.seq is None else f', entry {one.seq}'}: {one.message}"
+            for one in self.problems
+        ]
+        if self.covered is not None:
+            later = self.entries - self.covered
+            lines.append(
+                f"the chain heads cover {self.covered:,} of them, but not the {later:,} later ones"
+                if later
+                else "the chain heads cover all of them"
+            )
+        if self.heads is None:
+            if self.ok:
+                lines.append(
+                    "A cut-off end of the ledger is detected only with chain heads that were kept"
+                    " elsewhere. See `dpselect ledger heads`."
+                )
+        elif self.trusted is not None:
+            lines.append("the chain heads are signed with the trusted key")
+        elif self.heads.signature is None:
+            lines.append(
+                "the chain heads are not signed, so this check is only as trustworthy as the place"
+                " where you kept them"
+            )
+        else:
+            key = f"it names key {self.heads.signature.key[:16]}..."
+            lines.append(
+                f"the signature was not checked ({key}). Give the public key that you trust"
+                " (`dpselect ledger verify --trust`)."
+            )
+        yield Section(f"{checked}: no problems" if self.ok else checked, lines=lines)
 
 
 class _Stated(NamedTuple):

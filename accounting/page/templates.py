@@ -1,7 +1,6 @@
-"""Templates of pages, and cards that show objects in notebooks.
+"""Templates of pages. Text is escaped unless a template says otherwise.
 
-Cards are small tables that run no script. Text is escaped unless a template says otherwise, and an
-unknown name is an error.
+An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -9,14 +8,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
-
-from accounting.wording import at_most, format_number
 
 
 def asset(package: str, name: str) -> str:
@@ -39,19 +34,12 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(plural=_plural, source=_source, figure=_figure, stated=_stated)
+    environment.filters.update(plural=_plural, source=_source, stated=_stated)
     return environment.get_template(name)
 
 
 def _plural(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
-
-
-def _figure(value: object) -> str:
-    """Return a table's cell: numbers with separators, nothing for None."""
-    if value is None:
-        return ""
-    return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
 # of theorems.json, which docs/make_theorems.py writes
@@ -79,37 +67,3 @@ def _source(content: str) -> str:
     """
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     return f"'sha256-{digest}'"
-
-
-_MOST_ROWS = 60
-_DELTAS = (0.0, 1e-9, 1e-6, 1e-5)
-Rows = Sequence[Sequence[object]]
-
-
-def card(
-    title: str,
-    *,
-    facts: Sequence[tuple[str, object]] = (),
-    heads: Sequence[str] = (),
-    rows: Rows = (),
-    note: str = "",
-) -> str:
-    """Return HTML of facts and of one table, of which at most 60 rows are shown."""
-    shown = list(rows[:_MOST_ROWS])
-    return template("accounting.page", "card.html").render(
-        **{
-            "title": title,
-            "facts": facts,
-            "heads": heads,
-            "rows": shown,
-            "more": len(rows) - len(shown),
-            "note": note,
-        },
-        style=asset("accounting.page", "card.css"),
-    )
-
-
-def priced(epsilon: Callable[[float], float]) -> dict[str, Any]:
-    """Return the table of a card with the epsilons at usual deltas, rounded up."""
-    rows = [(format_number(delta), at_most(epsilon(delta))) for delta in _DELTAS]
-    return {"heads": ["at \u03b4", "\u03b5 (nats)"], "rows": rows}

@@ -249,7 +249,7 @@ def _of_scores(
         if kind is not None and not isinstance(kind, str):
             raise InvalidRequest(
                 "mechanism= has its noise already, which a plan chooses: name its kind"
-            ).at("mechanism")
+            )
         return Choice(default_mechanism(budget, request, kind=kind), sensitivity.l0)
 
     return request, chosen
@@ -505,7 +505,7 @@ def exponent_of(spec: PlanSpec) -> float:
         if 0 <= (found := float(exponent)) < math.inf:
             return found
     rule = "after zipf: comes the exponent, a number >= 0, zipf:1.1 for example"
-    raise InvalidRequest(f"shape={spec.shape!r} is refused: {rule}").at("shape")
+    raise InvalidRequest(f"shape={spec.shape!r} is refused: {rule}")
 
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:

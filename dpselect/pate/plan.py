@@ -24,6 +24,7 @@ from accounting.arguments import checked_integer
 from accounting.budget import checked_budget
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from accounting.risk import Risk
+from accounting.sections import Section
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import by_name
@@ -37,7 +38,7 @@ from dpselect.pate.voting import (
     TopVotes,
 )
 from dpselect.plan.fit import calibrated, knob_of, mechanism_class
-from dpselect.plan.plan import Plan, Section
+from dpselect.plan.plan import Plan
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -655,10 +656,11 @@ class VotingPlan(Plan):
             "ranked": [planned.as_data() for planned in self.ranked],
         }
 
-    def words(self) -> Iterator[Section]:
+    def sections(self) -> Iterator[Section]:
         """Yield sections on the noise, the forecast, the risk, and the command that labels so.
 
-        They say if the job is worth while.
+        They say if the job is worth while. Tables follow of the best setting of each family, and of
+        the votes.
         """
         planned, expected, (constant, named) = (
             self.recommended,
@@ -707,14 +709,11 @@ class VotingPlan(Plan):
             )
         yield Section("Next", lines=[following])
 
-    def rows(self) -> Iterator[Section]:
-        """Yield tables of the best setting of each family, and of the votes."""
         yield Section(
             "Mechanisms that spend the budget, best F1 first",
             heads=HEADS,
             rows=[planned.cells() for planned in self.ranked],
             left=HEADS[:1],
-            best_first=True,
         )
         if self.model is not None:
             facts = [

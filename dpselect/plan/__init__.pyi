@@ -10,7 +10,6 @@ from .forecast import Forecast as Forecast
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Plan as Plan
-from .plan import Section as Section
 from .profile import Groups as Groups
 from .profile import Profile as Profile
 from .request import TopKRequest as TopKRequest

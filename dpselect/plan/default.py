@@ -124,7 +124,7 @@ def default_choice(
         raise InvalidRequest(
             "clip= without a catalog needs max_items_per_user=, which may be generous (300 for"
             " example): what a user with any number of items brings in alone cannot be hidden"
-        ).at("clip")
+        )
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
     rule = _Rule.of(budget, request, max_items_per_user, groups, whole)

@@ -373,7 +373,7 @@ class Forecaster:
         if most < k:
             raise InvalidRequest(
                 f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer"
-            ).at("k")
+            )
 
     def _tried(
         self, choice: Choice, k: int, share: float, draws: int

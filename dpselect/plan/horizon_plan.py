@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accounting import Budget
 from accounting.risk import Risk
+from accounting.sections import Section
 from accounting.wording import format_number
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import means_over_time as means
@@ -25,7 +26,7 @@ from dpselect.plan.forecast import (
     judged,
     top_of,
 )
-from dpselect.plan.plan import Plan, Section, share
+from dpselect.plan.plan import Plan, share
 from dpselect.plan.profile import Floats, Groups, Indices, Profile
 
 _DRAWS = 2  # of the noise, on each profile that fits
@@ -61,7 +62,7 @@ class HorizonPlan(Plan):
         words = f"{mechanism.periods} periods of one budget, the top {mechanism.k} of each"
         return words + ("" if self.groups is None else f", of each of {self.groups.count:,} groups")
 
-    def words(self) -> Iterator[Section]:
+    def sections(self) -> Iterator[Section]:
         """The quality of each period, and the cost."""
         expected, mechanism = self.expected, self.mechanism
         limit, delta = map(format_number, (self.budget.limit, self.budget.delta))
@@ -85,10 +86,6 @@ class HorizonPlan(Plan):
                 ("profile", f"{self.profile}, spread evenly over all periods"),
             ],
         )
-
-    def rows(self) -> Iterator[Section]:
-        """No further sections."""
-        yield from ()
 
     def as_data(self) -> dict[str, Any]:
         """The mechanism, its risk and the forecast."""

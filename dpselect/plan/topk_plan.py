@@ -18,6 +18,7 @@ from accounting import Budget, Curve
 from accounting.arguments import WORDS
 from accounting.frozen import Count, Positive, Real, kind_of
 from accounting.risk import Risk
+from accounting.sections import Section
 from accounting.wording import format_number
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, Mechanism
@@ -26,7 +27,7 @@ from dpselect.plan.counts import interval, without_counts
 from dpselect.plan.default import Choice
 from dpselect.plan.fit import noise_settings
 from dpselect.plan.forecast import DRAWS, Forecast, Forecaster
-from dpselect.plan.plan import Plan, Section, amount, share
+from dpselect.plan.plan import Plan, amount, share
 from dpselect.plan.profile import Bounding, Groups, Profile, Stated
 from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Norm
@@ -176,12 +177,25 @@ class TopKPlan(Plan, Stated):
     def headline(self) -> str:
         return f"{self.releases_in_words}: {self.recommended.name}"
 
-    def words(self) -> Iterator[Section]:
-        """The recommended mechanism, its forecast and its cost."""
+    def sections(self) -> Iterator[Section]:
+        """The recommended mechanism, its forecast and its cost, and the comparison."""
         yield Section(
             f"Recommended for {self.releases_in_words}: {self.recommended.name}",
             facts=list(self._answer()),
         )
+        if self.compared:
+            table = [{"mechanism": one.name, **self._row(one)} for one in self.ranked]
+            heads = list(table[0])
+            words = "expected share of the true top k, with its range over data that match your"
+            yield Section(
+                "Mechanisms that spend the budget, best first",
+                heads=heads,
+                rows=[list(row.values()) for row in table],
+                left=["mechanism"],
+                narrow=heads[:4],
+                notes=[("Recall", f"{words} description.")],
+            )
+        yield Section("What was asked", facts=list(self._asked()))
 
     def _answer(self) -> Iterator[tuple[str, str]]:
         planned, expected = self.recommended, self.recommended.expected
@@ -203,25 +217,6 @@ class TopKPlan(Plan, Stated):
         at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
         yield "cost", f"{self.unit} {cost} of {limit}{at} for {self.releases_in_words}"
         yield "risk", Risk.of(self.curve).in_words(self.request.sensitivity.relation)
-
-    def rows(self) -> Iterator[Section]:
-        """The comparison with other kinds, and the question."""
-        if self.compared:
-            table = [{"mechanism": one.name, **self._row(one)} for one in self.ranked]
-            heads = list(table[0])
-            yield Section(
-                "Mechanisms that spend the budget, best first",
-                heads=heads,
-                rows=[list(row.values()) for row in table],
-                left=["mechanism"],
-                narrow=heads[:4],
-                best_first=True,
-                notes=[
-                    "Recall: expected share of the true top k, with its range over data that match"
-                    " your description."
-                ],
-            )
-        yield Section("What was asked", facts=list(self._asked()))
 
     def _row(self, planned: PlannedMechanism) -> dict[str, str]:
         expected = planned.expected

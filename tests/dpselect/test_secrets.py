@@ -382,7 +382,7 @@ def answers(folder: Path) -> list[Any]:
     found += [dps.topk(table, **ASKED, with_counts=True), dps.topk(table, **ASKED, dry_run=True)]
     found += [dps.topk(table, **ASKED, group="town", max_groups_per_user=1)]
     found += [dps.topk(table, **ASKED, value="paid", value_clip=1.0, max_items_per_user=1)]
-    return [*found, dps.topk(table, **ASKED, engine="duckdb")]
+    return [*found, *found[0].sections(), dps.topk(table, **ASKED, engine="duckdb")]
 
 
 VALUES: dict[str, Any] = {
@@ -513,6 +513,9 @@ def counted(folder: Path) -> list[Any]:
         found += [
             session,
             session.ledger,
+            session.ledger.verify(),
+            *(totals := session.totals()),
+            totals,
             session.select(flip, scores),
             session.schedule([(1, flip)]),
         ]

@@ -507,6 +507,18 @@ dpselect/cells.py
         return f"{len(str(group))}: => return f"{len(str(group).encode())}:
     laws/test_continual.py::test_cells_of_a_group_and_an_item_are_never_written_alike
         CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || => CELL: Final = "'1:' ||
+accounting/errors.py
+    dpselect/app/test_fields_at_fault.py::test_a_path_leads_to_the_field_that_a_message_begins_with
+        path if own == path[-1:] else (*path, *own) => (*path, *own)
+    dpselect/app/test_fields_at_fault.py::test_a_field_is_spelled_outside_of_quotes_and_calls
+        r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|\w => r"\w
+    dpselect/app/test_fields_at_fault.py::test_a_refusal_of_a_value_names_its_field
+        ((name,) if equals and name.isidentifier() else ()) => ()
+accounting/sections.py
+    accounting/test_sections.py::test_a_terminal_shows_facts_tables_lines_and_notes
+        enumerate(one.spelled(printable) for => enumerate(one.spelled(str) for
+    accounting/test_sections.py::test_a_notebook_shows_the_same_as_text
+        [section.spelled(printable) for => [section.spelled(str) for
 dpselect/app/cli/guard.py
     dpselect/app/cli/test_guard.py::test_notes_of_others_are_not_shown
         if isinstance(note, Note)] => ]

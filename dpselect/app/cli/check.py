@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from rich.console import Group
-from rich.text import Text
 from typer import Argument
 
+from accounting.sections import Section
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
 from dpselect.app.events.log_check import LogCheck
 from dpselect.app.events.log_check import check as checked
 from dpselect.app.spec import CheckSpec
-from dpselect.errors import printable
 
 _PRIVATE = (
     "Private. These figures are exact and name users. They are only for people who may"
@@ -39,10 +37,12 @@ def _check(
             + "\n"
         )
         return
-    notes = [Text.assemble(("Look at: ", "bold yellow"), printable(words)) for words in doubts]
-    facts = out.facts((name, printable(value)) for name, value in _facts(found))
-    private = Text.assemble(("PRIVATE. ", "bold red"), _PRIVATE.removeprefix("Private. "))
-    out.emit(Group(private, Text(), facts, Text(), *(notes or [Text("Nothing is doubtful.")])))
+    private = Section(_PRIVATE.replace("Private", "PRIVATE"))
+    last = Section(
+        lines=[] if doubts else ["Nothing is doubtful."],
+        notes=[("Look at", words) for words in doubts],
+    )
+    out.emit([private, Section(facts=list(_facts(found))), last])
 
 
 check = command(CheckSpec, _check)

@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from rich.text import Text
 from typer import Option, echo
 
 from accounting import Budget
 from accounting.address import masked
 from accounting.files import new_file
+from accounting.sections import Section
 from accounting.wording import format_number
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.topk import as_text
 from dpselect.app.events.engine import temporary_folder
+from dpselect.app.release.answer_sections import answer_sections
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import run
 from dpselect.app.spec import TopKSpec
 from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest
+from dpselect.selection import Label
 
 _FILE = "checkins.csv"
 _VISITS = 8  # of one made-up user, on average
@@ -76,23 +77,16 @@ def demo(
         }
         echo(out.json_text({**released.as_data(), "command": command, "synthetic": truth}))
         return
-    console = out.screen()
-    shown = as_text(
-        released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}
+    first = ["A made-up log of check-ins, one row per visit. The same as:", f"  {command}"]
+    if keep is None:
+        first.append("(the log was deleted again; --keep DIR keeps it)")
+    last = (
+        "The true ranks can be shown because these people are made up. For real data they are"
+        " private."
     )
-    with console.capture() as captured:
-        console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
-        # Not wrapped: a command that is copied must be one line.
-        console.print(Text("  " + command, style="green"), soft_wrap=True)
-        if keep is None:
-            console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
-        last = (
-            "The true ranks can be shown because these people are made up. For real data they are"
-            " private."
-        )
-        console.print()
-        console.print(out.page(shown, Text(last)))
-    out.emit(out.unpadded(captured.get(), console))
+    ranks: dict[Label, str] = {name: f"truly number {rank}" for name, rank in ranking.items()}
+    shown = answer_sections(released, ranks)
+    out.emit([Section(lines=first), *shown, Section(lines=[last])])
 
 
 @contextmanager

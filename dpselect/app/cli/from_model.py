@@ -12,10 +12,11 @@ from typer import Option, Typer
 
 from accounting.address import masked
 from accounting.errors import located
+from accounting.wording import printable
 from dpselect.app.cli import guard
 from dpselect.app.cli.guard import Debug, HelpAll
 from dpselect.app.spec import Spec, ordered, typed
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.errors import InvalidRequest, Note
 
 _CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
 _SHORT = 20  # options of a spec that --help shows all of

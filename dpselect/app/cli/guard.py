@@ -21,7 +21,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from accounting import AccountingError, RelationMismatch
-from accounting.errors import CalibrationError, InvalidArgument, InvalidBudget, OutputRefused
+from accounting.errors import (
+    FIELD,
+    CalibrationError,
+    InvalidArgument,
+    InvalidBudget,
+    OutputRefused,
+)
+from accounting.wording import printable
 from dpselect.errors import (
     NO_MEMORY,
     DomainMismatch,
@@ -32,7 +39,6 @@ from dpselect.errors import (
     Note,
     UncomposedLabels,
     is_memory_fault,
-    printable,
 )
 
 FAILED: Final = 1
@@ -230,14 +236,8 @@ class Option(NamedTuple):
     off: str = ""
 
 
-# `name=`, perhaps with a value; not inside a call, which is Python.
-_FIELD = re.compile(
-    r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)"
-)
-
-
 def spelled(text: str, options: Mapping[str, Option]) -> str:
-    """The text with `name=` replaced by the option's spelling."""
+    """The text with fields (see `accounting.errors.FIELD`) replaced by the options' spelling."""
 
     def option(found: re.Match[str]) -> str:
         name, value = found[1], found[2]
@@ -248,7 +248,7 @@ def spelled(text: str, options: Mapping[str, Option]) -> str:
         stated = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
         return options[name].typed + stated
 
-    return _FIELD.sub(option, text)
+    return FIELD.sub(option, text)
 
 
 def _options(group: Any, name: str | None) -> dict[str, Option]:

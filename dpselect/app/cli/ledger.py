@@ -7,15 +7,12 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Column, Table
-from rich.text import Text
 from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
@@ -32,12 +29,12 @@ from accounting.ledger import (
     Quota,
     Receipt,
     SigningKey,
-    Verification,
 )
 from accounting.ledger.request import Terms, require_known
 from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated
+from accounting.sections import Section
 from accounting.strict_json import read_json
 from accounting.wording import in_words, percent_up
 from dpselect.app.cli import guard, out
@@ -45,7 +42,7 @@ from dpselect.app.cli.from_model import spelled, verb
 from dpselect.app.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.app.release.answer import report_charge_on_error
 from dpselect.app.spec import TopKSpec, ledger_spec
-from dpselect.errors import InvalidRequest, printable
+from dpselect.errors import InvalidRequest
 
 app: Typer = Typer(
     name="ledger",
@@ -182,16 +179,7 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
             }
             out.emit(out.json_text(data) + "\n")
             return
-        parts: list[RenderableType] = []
-        for name in names:
-            parts += [*_in_figures(ledger, name), *_quotas(ledger, name)]
-            if spec.limit:
-                parts += [
-                    Text("Latest entries"),
-                    _latest(ledger.latest(name, spec.limit), ledger.dataset(name).budget),
-                ]
-            parts.append(Text())
-        out.emit(Group(*parts))
+        out.emit(chain.from_iterable(_sections(ledger, name, spec.limit) for name in names))
 
 
 @verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
@@ -259,9 +247,8 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            out.emit(
-                Group(*(list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]))
-            )
+            found = list(_quotas(ledger, spec.dataset))
+            out.emit(found or [Section(lines=["no quota is declared"])])
             return
         if spec.name is None:
             raise InvalidRequest(
@@ -319,9 +306,8 @@ def _keygen(spec: ledger_spec.KeygenSpec) -> None:
 
 @verb(app, "verify", ledger_spec.AuditSpec, configured=False)
 def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
-    known = _kept(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
-        found = ledger.verify(known, spec.trust)
+        found = ledger.verify(_kept(spec), spec.trust)
     if json:
         problems = [
             {"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message}
@@ -335,45 +321,9 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
         }
         out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
-        out.emit(Group(*_findings(found, known, spec.trust)))
+        out.emit(found.sections())
     if not found.ok:
         raise Exit(FAILED)
-
-
-def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
-    """One line for each finding, and for the signature."""
-    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
-    yield Text(
-        f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else ""
-    )
-    for problem in found.problems:
-        where = "" if problem.seq is None else f", entry {problem.seq}"
-        yield Text.assemble(
-            (printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"
-        )
-    if found.covered is not None:
-        yield Text(
-            f"the chain heads cover {found.covered:,} of them, but not the"
-            f" {found.entries - found.covered:,} later ones"
-        )
-    if known is not None and trusted is not None:
-        yield Text("the chain heads are signed with the trusted key")
-    elif known is not None and known.signature is None:
-        yield Text(
-            "the chain heads are not signed, so this check is only as trustworthy as the place"
-            " where you kept them"
-        )
-    elif known is not None and known.signature is not None:
-        key = f"it names key {known.signature.key[:16]}..."
-        yield Text(
-            f"the signature was not checked ({key}). Give the public key that you trust with"
-            " --trust"
-        )
-    if found.ok and known is None:
-        yield Text(
-            "A cut-off end of the ledger is detected only with chain heads that were kept"
-            " elsewhere. See `dpselect ledger heads`."
-        )
 
 
 @verb(app, "heads", ledger_spec.HeadsSpec, configured=False)
@@ -582,23 +532,45 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
     return totals if totals or ledger.dataset(name).window != "whole" else [ledger.total(name)]
 
 
-def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
+def _sections(ledger: Ledger, name: str, limit: int) -> Iterator[Section]:
+    """The state of a dataset, its quotas, and its latest entries."""
+    yield Section(name, lines=list(_in_figures(ledger, name)))
+    yield from _quotas(ledger, name)
+    if limit:
+        budget = ledger.dataset(name).budget
+        latest = (_entry(one, budget) for one in ledger.latest(name, limit))
+        yield Section("Latest entries", list(chain.from_iterable(latest)))
+
+
+def _quotas(ledger: Ledger, name: str) -> Iterator[Section]:
+    """Each quota with its fullest accounts."""
+    for quota, accounts in _by_quota(ledger, name, _FULLEST):
+        assert quota.limit is not None
+        yield Section(
+            f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}",
+            [(left.account, _three(left)) for left in accounts],
+        )
+
+
+def _three(left: Remaining) -> str:
+    """The three figures of an account, without its budget."""
+    return str(left).partition("; ")[2]
+
+
+def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
     """The declaration, and the shares, costs and remaining releases of the latest periods.
 
     Remaining releases are the number of those like the last one that still fit.
     """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
-    yield Text(printable(name), style="bold")
     _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
-    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
-    yield Text(
-        f"budget: {stated(dataset.budget)}"
-        + ("" if dataset.window == "whole" else f" for each {dataset.window}")
-    )
+    yield f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"
+    each = "" if dataset.window == "whole" else f" for each {dataset.window}"
+    yield f"budget: {stated(dataset.budget)}{each}"
     if (place := ledger.moved_to(name)) is not None:
-        yield Text(printable(f"moved to {place}: nothing more is charged here"))
+        yield f"moved to {place}: nothing more is charged here"
     if len(totals) > _PERIODS:
-        yield Text(f"{len(totals) - _PERIODS} earlier periods: see --json")
+        yield f"{len(totals) - _PERIODS} earlier periods: see --json"
     # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
     # many more fit.
     opening = next(
@@ -607,15 +579,12 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     )
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-_PERIODS:]:
-        _, *figures = replace(total, curve=curve).figures.items()
-        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace(
-            "like this one", "like the last one"
-        )
-        yield Text(f"{total.account + ': ' if total.account else ''}{words}")
+        words = _three(replace(total, curve=curve)).replace("like this one", "like the last one")
+        yield f"{total.account + ': ' if total.account else ''}{words}"
     if not totals:
-        yield Text("used: 0%; cost as charged: nothing")
+        yield "used: 0%; cost as charged: nothing"
     if why := Remaining(dataset.budget, NOTHING).why_share:
-        yield Text(why)
+        yield why
 
 
 def _by_quota(
@@ -628,36 +597,15 @@ def _by_quota(
         yield quota, [left for of, left in standing if of == quota]
 
 
-def _quotas(ledger: Ledger, name: str) -> Iterator[RenderableType]:
-    """A line for each quota and one for each of its fullest accounts."""
-    for quota, accounts in _by_quota(ledger, name, _FULLEST):
-        assert quota.limit is not None
-        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}"))
-        for left in accounts:
-            _, *figures = left.figures.items()
-            words = "; ".join(f"{figure}: {said}" for figure, said in figures)
-            yield Padding(Text(printable(f"{left.account}: {words}")), (0, 0, 0, 7))
-
-
-def _latest(entries: Iterable[Entry], budget: Budget) -> Table:
-    """A table with two or three lines for each entry beside its number. Long lines wrap."""
-    table = Table.grid(
-        Column(width=5, justify="right"), Column(overflow="fold"), padding=(0, 2, 0, 0)
-    )
-    for entry in entries:
-        runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
-        cost = _cost(entry, budget)
-        place = entry.period and f", {printable(entry.period)}"
-        at = printable(entry.at[:19].replace("T", " "))
-        lines = [f"{at} UTC  {entry.action}{runs}{cost}{place}"]
-        what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
-        lines += [
-            printable(line)
-            for line in (what, f"by {entry.actor}" + (f": {entry.label}" if entry.label else ""))
-            if line
-        ]
-        table.add_row(Text(str(entry.seq)), Text("\n".join(lines)))
-    return table
+def _entry(entry: Entry, budget: Budget) -> Iterator[tuple[str, str]]:
+    """An entry's number beside the first of two or three lines."""
+    runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
+    place = entry.period and f", {entry.period}"
+    at = entry.at[:19].replace("T", " ")
+    yield f"{entry.seq:>3}", f"{at} UTC  {entry.action}{runs}{_cost(entry, budget)}{place}"
+    if what := in_words(entry.mechanism or entry.curve):
+        yield "", what.replace("\u00a0", " ")
+    yield "", f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")
 
 
 def _cost(entry: Entry, budget: Budget) -> str:

@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from rich.console import Group
-from rich.text import Text
 from typer import Argument, echo
 
 from accounting.frozen import Frozen, kind_of
+from accounting.sections import Section
 from dpselect import Sensitivity
 from dpselect.app.cli import guard, out
 from dpselect.errors import InvalidRequest
@@ -39,19 +38,12 @@ def mechanisms(
         echo(out.json_text(chosen))
         return
     if kind is None:
-        out.emit(
-            out.page(
-                out.facts(
-                    [(description["kind"], description["summary"]) for description in chosen]
-                ),
-                Text("dpselect mechanisms NAME shows the settings and the guarantee of one."),
-            )
-        )
+        kinds = [(description["kind"], description["summary"]) for description in chosen]
+        last = "dpselect mechanisms NAME shows the settings and the guarantee of one."
+        out.emit([Section(facts=kinds), Section(lines=[last])])
         return
     for said in chosen:
-        title = Text.assemble(
-            (said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""
-        )
+        title = said["name"] + (f"  --mechanism {said['kind']}" if said["topk"] else "")
         pairs = [
             ("what", said["summary"]),
             *((name, said[name]) for name in ("guarantee", "domain")),
@@ -60,7 +52,7 @@ def mechanisms(
         for one in said["parameters"]:
             default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
             pairs.append((one["name"], f"{one['description']}{default}"))
-        out.emit(Group(title, out.facts(pairs)))
+        out.emit([Section(title, pairs)])
 
 
 def describe(member: type[Mechanism]) -> dict[str, Any]:

@@ -6,28 +6,26 @@ import contextlib
 import io
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from rich.box import SIMPLE_HEAD, Box
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.table import Column, Table
-from rich.text import Text
+from rich.console import Console
 from typer import Exit, echo
 
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
+from accounting.sections import Section, write
+from accounting.wording import printable
 from dpselect.app.cli.guard import EXPLAINED, abandon_standard_output
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.errors import InvalidRequest, Note
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from dpselect.app.events import ProgressCallback
-    from dpselect.app.release.answer import AnswerFile, DryRun
+    from dpselect.app.release.answer import AnswerFile
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
 
@@ -47,66 +45,20 @@ def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
     return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
 
 
-def heading(words: str) -> Text:
-    """A line above facts."""
-    return Text(words, style="bold")
-
-
-def note(kind: str, words: str, style: str = "bold yellow") -> Text:
-    """A line that begins with its kind."""
-    return Text.assemble((f"{kind}: ", style), words)
-
-
-def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names and their values, in two columns."""
-    table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
-    for name, value in pairs:
-        table.add_row(Text(name), Text(value))
-    return Padding(table, (0, 0, 0, 2))
-
-
-def section(title: str, pairs: Iterable[tuple[str, str]]) -> Group:
-    """Facts under a heading."""
-    return Group(heading(title), facts(pairs))
-
-
-def page(*parts: RenderableType) -> Group:
-    """Parts in sequence, with an empty line between two."""
-    return Group(*[line for part in parts for line in (Text(), part)][1:])
-
-
-def rows(
-    heads: Sequence[str],
-    cells: Iterable[Iterable[str]],
-    *,
-    left: Sequence[str] = (),
-    box: Box | None = SIMPLE_HEAD,
-) -> Table:
-    """A table with columns aligned to the right, except those in `left`."""
-    table = Table(
-        box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False
-    )
-    for head in heads:
-        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
-    for row in cells:
-        table.add_row(*row)
-    return table
-
-
-def plain(content: RenderableType) -> str:
-    """The content as text for a file."""
+def plain(sections: Iterable[Section]) -> str:
+    """Sections as text for a file."""
     written = io.StringIO()
-    Console(file=written, width=100, highlight=False, no_color=True).print(content)
+    write(sections, Console(file=written, width=100, highlight=False, no_color=True))
     return written.getvalue()
 
 
-def screen(*, highlight: bool = False) -> Console:
+def screen() -> Console:
     """Standard output as a console with a minimum width.
 
     A narrower one, or one of unknown width (COLUMNS=0), wraps lines itself, so cells have room for
     words.
     """
-    console = Console(highlight=highlight)
+    console = Console(highlight=False)
     console.width = max(console.width, _NARROWEST)
     return console
 
@@ -114,15 +66,9 @@ def screen(*, highlight: bool = False) -> Console:
 # -- standard output, files and bars ---------------------------------------------------------------
 
 
-def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
+def show(found: Any, *, json: bool) -> None:
     """Print a result, as plain data or as text."""
-    data = found if isinstance(found, dict | list) else found.as_data() if json else {}
-    emit(json_text(data) + "\n" if json else as_text(found))
-
-
-def show_dry_run(found: DryRun, *, json: bool) -> None:
-    """Print the cost of a release."""
-    show(found, lambda found: Group(*map(Text, map(printable, found.lines()))), json=json)
+    emit(json_text(found.as_data()) + "\n" if json else found.sections())
 
 
 def unpadded(text: str, console: Console) -> str:
@@ -132,13 +78,13 @@ def unpadded(text: str, console: Console) -> str:
     )
 
 
-def emit(content: str | RenderableType) -> None:
+def emit(content: str | Iterable[Section]) -> None:
     """Write all of the content to standard output now, so that no error goes unnoticed."""
     try:
         if not isinstance(content, str):
             console = screen()
             with console.capture() as captured:
-                console.print(content)
+                write(content, console)
             content = unpadded(captured.get(), console)
         if sys.stdout is None:
             raise ValueError("closed")
@@ -191,9 +137,7 @@ def counted(
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
 
 
-def show_answer(
-    answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool
-) -> None:
+def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:
     """Print an answer, which is in its file by now, or its dry run.
 
     If that fails, the error says where the answer is.
@@ -201,7 +145,7 @@ def show_answer(
     from dpselect.app.release.answer import DryRun, as_json, rescued  # other commands do without
 
     if isinstance(answer, DryRun):
-        show_dry_run(answer, json=json)
+        show(answer, json=json)
         return
     charge, kept = answer.charge, answer.kept is not None or place.lies is not None
     lies, paid = (
@@ -214,7 +158,7 @@ def show_answer(
             f" {charge.key!r}"
         )
     try:
-        emit((answer.kept or as_json(answer)) if json else as_text(answer))
+        emit((answer.kept or as_json(answer)) if json else answer.sections())
     except NotShown as error:
         if not kept:  # what was paid for gets a place
             lost = "the answer is lost. Name a file with --output"

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.text import Text
-
 import dpselect
 from accounting.address import masked
+from accounting.sections import Section
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
 from dpselect.app.planning import answered, enough, outlook
 from dpselect.app.spec import PlanSpec
-from dpselect.errors import InvalidRequest, printable
-from dpselect.plan.plan import Section, share
+from dpselect.errors import InvalidRequest
+from dpselect.plan.plan import Plan, share
 from dpselect.plan.topk_plan import TopKPlan
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ _Write = Annotated[
     guard.output(help="Write the settings and the mechanism to this TOML file, for topk --config."),
 ]
 
-_WIDE = 118  # columns
-
 
 def _plan(
     spec: PlanSpec, config: Path | None, write: _Write = None, json: guard.Json = False
@@ -39,11 +36,10 @@ def _plan(
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
         found = answered(spec)
         seen = None if spec.way == "pate" else outlook(spec, found)
-        more = {} if seen is None else {"outlook": seen.as_data(None)}
         if json:
-            _show(found.as_data() | more)
+            _show(found.as_data() | _as_data(seen))
         else:
-            _show([*found.words(), *_seen(seen), *found.rows()])
+            _show(list(_sections(found, seen)))
         return
     _require_target(spec, config, write)
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
@@ -58,28 +54,34 @@ def _plan(
         _file(spec, planned, config).write(write, over=config)
     if json:
         needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
-        more = {} if seen is None else {"outlook": seen.as_data(None)}
-        _show({"dpselect": dpselect.__version__, **planned.as_data(), **more, **needed})
+        _show({"dpselect": dpselect.__version__, **planned.as_data(), **_as_data(seen), **needed})
         return
-    first = ""
+    first = list[Section]()
     if wanted is not None:
         recall = share(planned.recommended.expected.recall)
-        first = (
-            f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items; less"
-            " does not find enough."
-        )
-    _show(
-        [*planned.words(), *_seen(seen), *planned.rows(), *_next_step(planned, spec, write)], first
-    )
+        first = [
+            Section(
+                f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items;"
+                " less does not find enough."
+            )
+        ]
+    _show([*first, *_sections(planned, seen), *_next_step(planned, spec, write)])
 
 
 plan = command(PlanSpec, _plan)
 
 
-def _seen(found: Outlook | None) -> Iterator[Section]:
-    """The section on each group, and on other questions."""
-    if found is not None:
-        yield Section("What will be seen", lines=found.lines())
+def _sections(planned: Plan, seen: Outlook | None) -> Iterator[Section]:
+    """The plan, and after its first section what will be seen, and what of other questions."""
+    first, *others = planned.sections()
+    yield first
+    if seen is not None:
+        yield Section("What will be seen", lines=seen.lines())
+    yield from others
+
+
+def _as_data(seen: Outlook | None) -> dict[str, Any]:
+    return {} if seen is None else {"outlook": seen.as_data(None)}
 
 
 def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:
@@ -148,42 +150,10 @@ def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[
     yield Section(lines=[*lines, f"  dpselect topk --config {name} EVENTS"])
 
 
-def _spelled(words: str) -> str:
-    return spelled(words, PlanSpec)
-
-
-def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
-    """Print data, or sections with an empty line between two, below a first line."""
-    if isinstance(found, dict):
-        out.emit(out.json_text(found) + "\n")
-        return
-    console = out.screen()
-    with console.capture() as captured:
-        if first:
-            console.print(out.heading(first))
-        for place, section in enumerate(section.spelled(_spelled) for section in found):
-            if place:
-                console.print()
-            if section.title:
-                console.print(out.heading(printable(section.title)))
-            if section.facts:
-                console.print(out.facts((name, printable(value)) for name, value in section.facts))
-            for line in section.lines:
-                typed = line.startswith(" ")
-                console.print(
-                    Text(printable(line), style="green" if typed else ""), soft_wrap=typed
-                )
-            if section.rows:
-                kept = (
-                    section.heads
-                    if console.width >= _WIDE or not section.narrow
-                    else section.narrow
-                )
-                rows = [
-                    [cell for head, cell in zip(section.heads, row, strict=True) if head in kept]
-                    for row in section.rows
-                ]
-                console.print(out.rows(kept, rows, left=section.left))
-            for line in section.notes:
-                console.print(Text(line, style="dim"))
-    out.emit(out.unpadded(captured.get(), console))
+def _show(found: dict[str, Any] | list[Section]) -> None:
+    """Print data, or sections."""
+    out.emit(
+        out.json_text(found) + "\n"
+        if isinstance(found, dict)
+        else (section.spelled(lambda words: spelled(words, PlanSpec)) for section in found)
+    )

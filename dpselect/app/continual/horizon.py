@@ -756,7 +756,7 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
         raise InvalidRequest(
             "user= of a series must be one column: write the parts of a user into one column of the"
             " log, and name that"
-        ).at("user")
+        )
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest(
             "max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave"

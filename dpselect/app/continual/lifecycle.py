@@ -327,7 +327,7 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
             raise InvalidRequest(
                 f"{missing}= is missing: a log that is no file has no name to make it of, so"
                 " state it"
-            ).at(missing)
+            )
     logs = [str(named(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(

@@ -23,7 +23,8 @@ from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk
-from accounting.wording import format_number
+from accounting.sections import Section, Sectioned
+from accounting.wording import format_number, printable, rounded_up
 from dpselect.app.labeling.labeling import (
     Answer,
     Labeling,
@@ -106,8 +107,8 @@ def label(
 
 
 @final
-@dataclass(frozen=True)
-class Labels:
+@dataclass(frozen=True, repr=False)
+class Labels(Sectioned):
     """Public result of a labeling job: the labels (`job.answers`), the forecast, and the budget."""
 
     spec: LabelSpec
@@ -131,6 +132,26 @@ class Labels:
             " charged nor drawn. No budget is raised: resume=True labels them only if it was a"
             f" quota of dataset={self.job.session.dataset.name!r}, and that is"
         )
+
+    def __repr__(self) -> str:
+        return f"Labels: {printable(self._summary)}"
+
+    @property
+    def _summary(self) -> str:
+        answers = self.job.answers
+        done, abstained = len(answers), answers.count(None)
+        at = f" The labels are in {without_password(Path(self.spec.output))}." if done else ""
+        return (
+            f"Labeled {done} of {self.job.ballots.rounds} rounds: {done - abstained} answered,"
+            f" {abstained} abstained.{at}"
+        )
+
+    def sections(self) -> Iterator[Section]:
+        """Return the number of labels, and their cost."""
+        told = self.as_data()
+        yield Section(self._summary)
+        yield Section("Price", list(_price(told)))
+        yield Section("Ledger", list(_ledger(told)))
 
     def as_data(self) -> dict[str, Any]:
         """Return the job and its cost as plain data.
@@ -177,6 +198,49 @@ class Labels:
                 "rounds_left": left.releases,
             },
         }
+
+
+def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    stated, mechanism = told["guarantee"], told["mechanism"]
+    epsilon = (
+        "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
+    )
+    yield "all rounds", f"{epsilon} at delta {format_number(stated['delta'])}, whatever the votes"
+    if told["risk"] is not None:
+        yield "risk", told["risk"]["in_words"]
+    yield (
+        "protects",
+        (
+            "one private record: it changes one teacher's ballots in all rounds"
+            f" ({stated['relation']})"
+        ),
+    )
+    settings = (
+        f"{name}={value}"
+        for name, value in mechanism.items()
+        if name != "kind" and value is not None
+    )
+    yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"
+
+
+def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    ledger, folder = told["ledger"], told["job"]["folder"]
+    if ledger["own"]:
+        yield (
+            "ledger",
+            (
+                f"its own, in {folder}, with a budget of this job; further jobs on these teachers"
+                " add to the price"
+            ),
+        )
+    else:
+        rounds = f"{ledger['remaining']['in_words']} (a round is a release)"
+        yield from (("dataset", ledger["dataset"]), ("standing", rounds))
+    yield "key", told["job"]["key"]
+    yield (
+        "folder",
+        f"{folder} keeps the labels of every batch; it may be deleted when the job is done",
+    )
 
 
 def labeled(

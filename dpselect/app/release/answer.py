@@ -9,11 +9,10 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
-from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +36,8 @@ from accounting.files import (
     write_draft,
 )
 from accounting.risk import Risk
-from accounting.wording import format_number, rounded_up
+from accounting.sections import Section, Sectioned
+from accounting.wording import format_number, printable, rounded_up
 from dpselect.app.release.explained import (
     HARDLY_ANY,
     explained_by_noise,
@@ -48,7 +48,7 @@ from dpselect.app.release.outlook import Outlook
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
 from dpselect.csv_text import csv_records
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.errors import InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.default import Choice
@@ -234,7 +234,7 @@ class PaidCharge:
 
 @final
 @dataclass(frozen=True, repr=False, eq=False)
-class Answer(Tabled):
+class Answer(Tabled, Sectioned):
     """A release with everything that is public about it.
 
     Attributes:
@@ -468,14 +468,9 @@ class Answer(Tabled):
         start = f"Answer: {len(shown)}{asked}, by {type(self.mechanism).__name__}{missing}"
         return "\n".join(map(printable, [start, *shown, *self.lines()]))
 
-    def _repr_html_(self) -> str:
-        number = self.names["value"]
-        shown = {name: cells for name, cells in self.columns().items() if set(cells) - {None}}
-        named = {
-            f"{name} ({self.unit})" if name == number != self.unit else name: cells
-            for name, cells in shown.items()
-        }
-        return html_table(named, self.lines())
+    def sections(self) -> Iterator[Section]:
+        """The items, what is promised, and how they were made."""
+        yield from import_module("dpselect.app.release.answer_sections").answer_sections(self)
 
     @property
     def interval(self) -> Interval | None:
@@ -569,18 +564,6 @@ class Answer(Tabled):
         }
 
 
-def html_table(columns: Mapping[str, Sequence[Any]], below: Sequence[str]) -> str:
-    """An HTML table of the released columns for a notebook, with lines below it."""
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    cells = (
-        "".join(f"<td>{escape(printable(cell))}</td>" for cell in row)
-        for row in zip(*columns.values(), strict=True)
-    )
-    rows = "".join(f"<tr>{row}</tr>" for row in cells)
-    lines = "".join(f"<p>{escape(line)}</p>" for line in below)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{lines}"
-
-
 def from_0(selection: Selection) -> Selection:
     """A selection whose values are counts, with negative values raised to 0.
 
@@ -635,7 +618,7 @@ def _cautions(question: Question) -> Iterator[str]:
 
 @final
 @dataclass(frozen=True, repr=False)
-class DryRun:
+class DryRun(Sectioned):
     """The charge of a release, by its options, the header or schema of its log and the budget.
 
     No row was read.
@@ -720,6 +703,10 @@ class DryRun:
 
     def __repr__(self) -> str:
         return "\n".join(["DryRun:", *(f"  {printable(line)}" for line in self.lines())])
+
+    def sections(self) -> Iterator[Section]:
+        """The lines."""
+        yield Section(lines=self.lines())
 
 
 _NO_ROW = (

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, Self, final
 
 from accounting import AccountingError, Budget
-from accounting.wording import format_number
+from accounting.wording import format_number, printable
 from dpselect.app.release.question import Question, choose
-from dpselect.errors import InvalidRequest, printable
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.plan.default import Choice
 from dpselect.plan.forecast import Forecaster, Shown

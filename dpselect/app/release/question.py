@@ -95,7 +95,7 @@ class Question:
                 f"min_users={spec.min_users} needs a delta, even with public items, because one"
                 " user may decide whether an item has that many users. Choose far less than 1 /"
                 " number of users, for example 1e-6"
-            ).at("min_users")
+            )
 
     @property
     def k(self) -> int:
@@ -335,7 +335,7 @@ def _require_delta(question: Question, whole: Budget | None) -> None:
         raise InvalidRequest(
             "delta= is missing, and it is needed without a public list of items (domain=). Choose"
             " far less than 1 / number of users, for example 1e-6"
-        ).at("delta")
+        )
 
 
 def request_of(question: Question, whole: Budget | None) -> TopKRequest:
@@ -396,7 +396,7 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         raise InvalidRequest(
             f"mechanism= names a {name} that costs more than the budget of this release ({stated}):"
             " plan one for this budget"
-        ).at("mechanism")
+        )
     if question.spec.with_counts and not planned.releases_values:
         raise InvalidRequest(
             f"{name} was planned without counts: plan with with_counts=, or leave it out here"
@@ -435,7 +435,7 @@ def _require_groups(question: Question, planned: Any) -> None:
             raise InvalidRequest(
                 "max_groups_per_user= bounds users for a selection in each group, and the planned"
                 " mechanism has one norm over all groups of a user: leave it out"
-            ).at("max_groups_per_user")
+            )
     elif planned.traits.answers != "groups":
         if reading.group is not None:
             raise InvalidRequest(
@@ -446,7 +446,7 @@ def _require_groups(question: Question, planned: Any) -> None:
     elif (most or 0) > planned.max_groups_per_user:
         raise InvalidRequest(
             f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned"
-        ).at("max_groups_per_user")
+        )
     elif (reading.groups is None) != (planned.discovery is not None):
         other = (
             "for groups of a public list: give it (groups=)"

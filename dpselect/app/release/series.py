@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
@@ -17,6 +17,8 @@ import dpselect as dps
 from accounting.address import masked, without_password
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
+from accounting.sections import Section, Sectioned
+from accounting.wording import format_number, printable, rounded_up
 from dpselect.app import events
 from dpselect.app.continual import Horizon, Period
 from dpselect.app.continual.horizon import of_pairs
@@ -27,6 +29,7 @@ from dpselect.app.events.rows import PeriodEvents
 from dpselect.app.events.staging import split
 from dpselect.app.events.time_window import periods
 from dpselect.app.release.answer import (
+    HEADS,
     TABLES,
     UNRECORDED,
     Answer,
@@ -35,17 +38,22 @@ from dpselect.app.release.answer import (
     as_json,
     from_0,
     group_head,
-    html_table,
     plain_data,
     promise,
     rescued,
 )
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise, like_missing, noise_bar
+from dpselect.app.release.explained import (
+    HARDLY_ANY,
+    MAY_BE_NOISE,
+    explained_by_noise,
+    like_missing,
+    noise_bar,
+)
 from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.app.spec.continual_spec import KeptFields
-from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note, printable
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note
 from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, ContinualTopK, HorizonClip
 from dpselect.plan.default import Choice
 from dpselect.selection import Label, Selection, Tabled
@@ -67,7 +75,7 @@ Named = Sequence[tuple[str, datetime, datetime]]
 # -- what was released -----------------------------------------------------------------------------
 
 
-class _OfPeriods(Tabled):
+class _OfPeriods(Tabled, Sectioned):
     """Releases of several periods as one table."""
 
     @property
@@ -91,6 +99,15 @@ class _OfPeriods(Tabled):
         columns = {name: tuple(row[name] for row in rows) for name in self.heads}
         whole = all(isinstance(item, int) for item in columns["item"])
         return columns if whole else columns | {"item": tuple(map(str, columns["item"]))}
+
+
+_STATES = {
+    "released": "released now",
+    "recorded": "released before",
+    "lost": "released before, and its file is gone; not drawn again",
+    "waiting": "not charged",
+}
+_KEPT = ("released", "recorded")  # whose file has an answer
 
 
 @final
@@ -225,6 +242,17 @@ class Series(_OfPeriods):
 
     def __repr__(self) -> str:
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
+
+    def sections(self) -> Iterator[Section]:
+        """The state of each period, and the cost."""
+        rows = [
+            (one.name, _STATES[one.state], one.output if one.state in _KEPT else "")
+            for one in self.releases
+        ]
+        heads = ("period", "state", "file")
+        faced = f"{self.in_all.words[:1].upper()}{self.in_all.words[1:]}."
+        notes = [("Warning", words) for words in self.cautions]
+        yield Section(heads=heads, rows=rows, left=heads, lines=[faced], notes=notes)
 
 
 @final
@@ -446,8 +474,51 @@ class HorizonAnswer(_OfPeriods):
         start = f"HorizonAnswer: {len(self.released):,} periods with {len(self.rows):,} items"
         return "\n".join(map(printable, [start, *(f"  {line}" for line in self.lines())]))
 
-    def _repr_html_(self) -> str:
-        return html_table(self.columns(), self.lines())
+    def sections(self) -> Iterator[Section]:
+        """The items of each period, and what is promised for the whole horizon."""
+        mechanism, named = self.mechanism, self.names
+        for one in self.released:
+            period = one.number if named is None else named[one.number - 1]
+            name = "" if named is None else f", {period}"
+            shown = (row for row in self.rows if row["period"] == period)
+            marks = self._may_be_noise(one)
+            rows = [_fact(row, may_be_noise=mark) for row, mark in zip(shown, marks, strict=True)]
+            yield Section(f"Period {one.number} of {mechanism.periods}{name}", rows)
+        stated = promise(mechanism, of_horizon(mechanism))
+        over = {"period": "users of each period", "running": "users of all periods so far"}
+        count = over.get(mechanism.count, f"users of the last {mechanism.window} periods")
+        strongest = min(
+            (one for one in stated.points if one.epsilon is not None),
+            key=lambda one: one.epsilon or 0.0,
+            default=None,
+        )
+        facts = [
+            ("horizon", f"{self.key}: {mechanism.periods} periods, {self.periods_left} left"),
+            ("state", f"{self.state}, as private as the log"),
+            ("count", f"{count}, as {self._counted()}"),
+            *([] if self.about_right is None else [("forecast", self.about_right)]),
+            (
+                "epsilon",
+                "see --json"
+                if strongest is None or strongest.epsilon is None
+                else f"{rounded_up(strongest.epsilon, 6)} at delta"
+                f" {format_number(strongest.delta)}",
+            ),
+            ("in words", stated.in_words),
+            ("risk", stated.risk_in_words),
+        ]
+        yield Section("What is promised, for the whole horizon", facts)
+        last = [("Warning", words) for words in self.notes]
+        yield Section(notes=last + ([] if self.left is None else [("Budget", self.left)]))
+
+    def _counted(self) -> str:
+        """Meaning of the values, in words."""
+        if (counts := self.mechanism.counts) is None or self._intervals is None:
+            return "scores: sums of users' falling weights, which do not estimate a number of users"
+        return (
+            f"numbers of users, each counted for at most {counts.items:,} of a period's items;"
+            f" {self._intervals['in_words']}"
+        )
 
     def to_html(self, title: str | None = None) -> str:
         """Return a page: the last period's list of each group, its items over time with their
@@ -493,6 +564,19 @@ def _cells(selection: Selection) -> Iterable[tuple[Label, Label]]:
     """Released items with their groups."""
     labels = selection.labels or ()
     return zip(selection.groups or ("",) * len(labels), labels, strict=True)
+
+
+def _fact(row: dict[str, Any], *, may_be_noise: bool) -> tuple[str, str]:
+    """An item, in its group, and the text beside it: users with an interval, or a score."""
+    item = ": ".join(str(cell) for name, cell in row.items() if name == "item" or name not in HEADS)
+    if "score" in row:
+        mark = f" ({MAY_BE_NOISE})" if may_be_noise else ""
+        return item, f"score {row['score']:.1f}{mark}"
+    low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
+    ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
+    if may_be_noise and row["high"] is None:
+        ends = MAY_BE_NOISE
+    return item, f"{row['users']:,.0f} users ({ends})"
 
 
 def horizon_file(spec: KeptFields) -> AnswerFile:

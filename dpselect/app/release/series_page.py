@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from accounting.page.templates import asset, template
+from accounting.wording import printable
 from dpselect.app.release.answer import HEADS
 from dpselect.app.release.explained import MAY_BE_NOISE
-from dpselect.errors import printable
 
 _LINES = 4  # of a chart
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 380, 240, 52, 372, 12, 206

@@ -49,7 +49,6 @@ class Contradiction(ValueError):
 
     def __init__(self, field: str, rule: str, value: str | None = None) -> None:
         super().__init__(f"{field}={'' if value is None else repr(value)} {rule}")
-        self.path = (field,)
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
@@ -123,17 +122,13 @@ class Spec(Frozen):
             detail, *others = error.errors(include_url=False)  # the first field that is wrong
         name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
-            raise cls.error_class(rule).at(*getattr(detail.get("ctx", {}).get("error"), "path", ()))
+            raise cls.error_class(rule)
         fields = {field.alias or own: field for own, field in cls.model_fields.items()}
         if name not in fields:
-            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}").at(
-                name
-            )
+            raise cls.error_class(f"{name}= is not known here: there are {', '.join(fields)}")
         words = fields[name].description or ""
         if detail["type"] == "missing":
-            raise cls.error_class(
-                f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}"
-            ).at(name)
+            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
         same = [
             one["msg"]
             for one in others
@@ -147,7 +142,7 @@ class Spec(Frozen):
             if isinstance(given, bool | int | float | str)
             else f"<{type(given).__name__}>"
         )
-        raise cls.error_class(f"{name}={shown} must be {rule} ({words})").at(name)
+        raise cls.error_class(f"{name}={shown} must be {rule} ({words})")
 
     @field_validator("*", mode="wrap")
     @classmethod

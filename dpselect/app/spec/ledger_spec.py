@@ -347,7 +347,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
                     " steps=, key= and count=",
                 )
         elif stated != 1:
-            raise ValueError(f"what is charged is stated once: curve=, mechanism=, {_OR_EVENT}")
+            raise ValueError(f"curve= is stated once, or one of mechanism=, {_OR_EVENT}")
         return self
 
 
@@ -358,7 +358,9 @@ class RetireSpec(StoreFields):
 
     examples: ClassVar[tuple[str, ...]] = (f"{URL} --to postgresql://budget@db/privacy",)
 
-    to: SkipValidation[str] = option("URL of the ledger that goes on.", default=..., metavar="URL")
+    to: SkipValidation[str] = option(
+        "The URL of the ledger that goes on.", default=..., metavar="URL"
+    )
     dataset: str | None = option("Only this dataset. Default: all that have not moved.")
     actor: str | None = option("Name of the person who states it. Default: the system's user.")
 
@@ -419,5 +421,5 @@ class AffordableSpec(ElsewhereFields, DatasetFields, LedgerFields):
     @model_validator(mode="after")
     def _asks_about_one_release(self) -> Self:
         if self.elsewhere != 1:
-            raise ValueError(f"what runs elsewhere is stated once: curve=, {_OR_EVENT}")
+            raise ValueError(f"curve= is stated once, or one of {_OR_EVENT}")
         return self

@@ -196,7 +196,7 @@ def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
 class LedgerFields(PayerFields):
     """Options for the charge of one release, and for the rows that it covers."""
 
-    period: SkipValidation[str | Sequence[str] | None] = option(
+    period: str | Sequence[str] | None = option(
         "Period of the log's rows, if the dataset has a budget per period. May be repeated.",
         "Ledger",
         many=True,

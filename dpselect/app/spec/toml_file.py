@@ -14,6 +14,7 @@ from accounting import AccountingError, Budget
 from accounting.address import masked, revealed
 from accounting.files import new_file, read_text
 from accounting.frozen import Real, kind_of
+from accounting.wording import printable
 from dpselect.app.spec import (
     BUDGETED,
     Flag,
@@ -28,7 +29,7 @@ from dpselect.app.spec import (
 from dpselect.app.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.app.spec.label_spec import BallotFields, RoundFields
 from dpselect.app.spec.shared_fields import ForecastFields
-from dpselect.errors import InvalidRequest, printable
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism
 from dpselect.mechanisms.traits import WHY_NOT_TOP_K
 

@@ -174,7 +174,7 @@ class TopKSpec(
     @model_validator(mode="after")
     def _sums_up_what_can_be(self) -> Self:
         if isinstance(self.clip, tuple | list):
-            raise ValueError("a question has one clip=, not several")
+            raise ValueError("clip= must be one number for a question, not several")
         if self.value is None:
             return self
         for name in self.given("clip", "with_counts", "group"):
@@ -221,6 +221,8 @@ class TopKSpec(
         planned = self.planned
         if planned is None:
             return self
+        if not hasattr(planned, "most_of_each"):
+            raise Contradiction("mechanism", "must be the name of a kind, or a Mechanism")
         anew = (
             "plan again, or leave mechanism= out (where a file names it, state this release's own"
             " budget, epsilon= or rho=)"

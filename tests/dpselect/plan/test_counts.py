@@ -281,7 +281,7 @@ def test_a_plan_takes_the_second_look_that_topk_takes(
         assert (run.scale, run.lost_scale) == (taken.scale, taken.lost_scale)
         assert budget.admits(run.curve)
     assert found.request.counts == COUNTS_AGAIN == 0.05
-    assert "counts" in dict(next(found.words()).facts)
+    assert "counts" in dict(next(found.sections()).facts)
 
 
 # -- the command line ------------------------------------------------------------------------------

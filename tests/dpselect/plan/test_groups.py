@@ -133,7 +133,7 @@ def test_a_table_of_all_groups_is_planned_where_nothing_bounds_those_of_a_user()
     plan = dps.plan(BUDGET, 3, profile=SHAPE, unknown_domain=True, groups=4, groups_per_user=2.0)
     assert isinstance(plan.mechanism, TopOfGroups)
     assert plan.curve == plan.mechanism.mechanism.curve
-    assert "over all groups RacingTopK" in dict(next(plan.words()).facts)["use"]
+    assert "over all groups RacingTopK" in dict(next(plan.sections()).facts)["use"]
 
 
 def test_nobody_is_in_more_groups_than_there_are() -> None:

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.wording import printable
 from dpselect import events
-from dpselect.app.cli import topk
 from dpselect.app.cli.guard import EXPLAINED
-from dpselect.errors import EventLogError, Note, printable
+from dpselect.app.release.answer import Answer
+from dpselect.errors import EventLogError, Note
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
 
@@ -109,7 +110,7 @@ def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(topk, "as_text", closed)
+    monkeypatch.setattr(Answer, "sections", closed)
     result = ask(*GOOD)
     assert result.exit_code == 1
     assert "internal error" not in result.stderr

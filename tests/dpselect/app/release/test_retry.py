@@ -23,6 +23,7 @@ from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger
 from dpselect.app.cli import app
 from dpselect.app.events.engine import guarded
 from dpselect.app.release import answer as answer_module
+from dpselect.app.release.topk import Unkept
 from dpselect.events import Pairs
 
 ASKED: dict[str, Any] = {
@@ -528,7 +529,7 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", taken)
         with pytest.warns(
-            dps.release.topk.Unkept,
+            Unkept,
             match=r"was created by something else meanwhile.*lies in .*\.dpselect-",
         ):
             found = ask()

@@ -377,7 +377,7 @@ def test_limits_from_the_shell(shell: Shell) -> None:
     assert "quota='interns'" in shell.run(*ON, *BARE, "--team", "interns", status=3)
     (quota,) = shell.shown()["quotas"]
     assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
-    said = "epsilon 0.5 interns: used: 80%; cost as charged: epsilon 0.4; left: 20% of"
+    said = "epsilon 0.5 interns used: 80%; cost as charged: epsilon 0.4; left: 20% of"
     assert said in shell.run("show")
     shell.run("quota", *ON[1:], "--name", "interns", "--withdraw")
     shell.run(*ON, *BARE, "--team", "interns")

@@ -15,9 +15,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.app.cli.continual import _as_text
 from dpselect.app.cli.out import plain
-from dpselect.app.cli.topk import as_text
 from dpselect.app.release.series import HorizonAnswer
 from dpselect.continual import Period
 
@@ -172,7 +170,7 @@ def test_a_period_that_is_closed_keeps_its_groups(column: str, head: str, tmp_pa
         ("Oslo", "zoo"),
         ("Rome", "zoo"),
     ]
-    assert all(f"{group}: zoo" in plain(_as_text(answer.as_data())) for group in ("Oslo", "Rome"))
+    assert all(f"{group}: zoo" in plain(answer.sections()) for group in ("Oslo", "Rome"))
 
 
 @pytest.mark.parametrize("column", ["period", "rank", "score"])
@@ -210,10 +208,10 @@ def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
     assert [(row["period"], row.get("group"), row["rank"], row["item"]) for row in answer.rows] == [
         ("2024-07-01", group, 1, "zoo") for group in ("Oslo", "Rome")
     ]
-    text = plain(_as_text(answer.as_data()))
+    text = plain(answer.sections())
     for group in ("Oslo", "Rome"):
         assert f"{group}: zoo" in text
-        assert answer._repr_html_().count(f"<td>{group}</td>") == 1
+        assert answer._repr_html_().count(f">{group}: zoo</th>") == 1
 
 
 def test_no_number_of_users_is_below_0() -> None:
@@ -232,7 +230,7 @@ def test_no_number_of_users_is_below_0() -> None:
     held, told = answer.columns(), answer.as_data()["selection"]["values"]
     assert min(held["users"]) == min(held["low"]) == min(told) == min(answer.values or ()) == 0
     assert max(held["high"]) > max(held["users"]) > 0
-    for text in (plain(as_text(answer)), repr(answer), answer._repr_html_()):
+    for text in (plain(answer.sections()), repr(answer), answer._repr_html_()):
         assert not re.search(r"[\s>]-\d", text)
     of_sums = dps.Sensitivity.of_sums(-5.0, 5.0, "add_remove", 1)
     noisy = dps.OneshotTopK(k=12, noise="laplace", scale=9e3, values=True, sensitivity=of_sums)

@@ -53,7 +53,7 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     # Laplace noise of scale 1 at most: beyond with e^-40
     assert counted.values == pytest.approx((900, 600), abs=40)
     assert "users" in repr(counted)
-    assert "<td>a</td>" in counted._repr_html_()
+    assert "<td><bdi>a</bdi></td>" in counted._repr_html_()
     assert list(counted.to_pandas()["item"]) == ["a", "b"]
     assert isinstance(table := counted.to_polars(), pl.DataFrame)
     assert list(table["item"]) == ["a", "b"]

@@ -68,7 +68,7 @@ def test_a_file_reads_back_as_written(config: Config, tmp_path: Path) -> None:
         ("[budget]\nepsilon = 1\nrho = 1", "budget", "exactly one of"),
         ("[data]\nuser = 3.5", "data.user", "user.*3.5"),
         ("[ledger]\nurl = 'x'", "ledger.dataset", "dataset= is missing"),
-        ("[release.mechanism]\nkind = 'joint'", "release.mechanism", "kind='joint'"),
+        ("[release.mechanism]\nkind = 'joint'", "release.mechanism.kind", "kind='joint'"),
         (
             "[release.mechanism]\nkind = 'joint_top_k'\nk = 2\nepsilon = -1.0",
             "release.mechanism.epsilon",
