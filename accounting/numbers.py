@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+# Own contexts: the caller's may have any precision. No sum or product of floats is longer than 400
+# digits, so that only quotients are rounded.
 _EXACT = Context(prec=400, rounding=ROUND_CEILING)
+DOWN = Context(prec=400, rounding=ROUND_FLOOR)
+PRECISE = Context(prec=60)
 _ZERO = Decimal(0)
 
 
@@ -38,6 +42,13 @@ def times_up(value: Decimal, factor: Decimal) -> Decimal:
 def units_up(value: Decimal, unit: Decimal) -> int:
     """Return `value` as a whole number of `unit`, rounded up."""
     return int(_EXACT.divide(value, unit).to_integral_value(rounding=ROUND_CEILING, context=_EXACT))
+
+
+def units_down(value: Decimal, unit: Decimal) -> int:
+    """Return `value` as a whole number of `unit`, rounded down, at least 0."""
+    return max(
+        0, int(DOWN.divide(value, unit).to_integral_value(rounding=ROUND_FLOOR, context=DOWN))
+    )
 
 
 def float_up(units: int, unit: Decimal, more: Decimal = _ZERO) -> float:

@@ -25,12 +25,6 @@ _VARIANTS = {
     ("zcdp", False): "Zero-concentrated DP",
     ("zcdp", True): "Custom",
 }
-_SUMMED = {
-    "epsilon": "pure epsilons",
-    "rho": "rho",
-    "mu^2": "mu squared of Gaussian pairs",
-    "release": "declared releases",
-}
 
 
 def entry(ledger: Ledger, name: str) -> str:
@@ -49,10 +43,6 @@ def entry(ledger: Ledger, name: str) -> str:
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
     fullest = fullest_of(ledger.totals(dataset.name))
     figures = (fullest or Remaining(budget, NOTHING)).figures
-    measure = budget.measure
-    summed = (
-        _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
-    )
     over = f"; the rows of each {window} have a budget of their own" if window else ""
     known = {
         "url_slug": slug or "dataset",
@@ -75,8 +65,8 @@ def entry(ledger: Ledger, name: str) -> str:
         "release_type": "One release" if len(days) < 2 else "Many releases",
         "data_source_type": "Dynamic" if window else "Static",
         "composition": (
-            f"Adaptive sequential composition by a privacy filter that adds up {summed}, charged"
-            f" before each release{over}."
+            f"Adaptive sequential composition by a privacy filter that adds up"
+            f" {budget.measure.words}, charged before each release{over}."
         ),
         "mechanisms": _mechanisms(ledger, name),
     }

@@ -38,7 +38,6 @@ from accounting.page.spent import (
     budget_in_words,
     failure_up,
     main_up,
-    unit_of,
     units_in_words,
 )
 from accounting.page.templates import asset, card, template
@@ -199,7 +198,7 @@ def _section(
         "composed": summary.curves is not None,
         "curves": _by_curve(summary.curves or {}, proofs),
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares],
-        "unit": unit_of(budget.measure),
+        "unit": budget.measure.unit,
         "latest": [_line(entry, proofs) for entry in entries],
         "entries": summary.entries,
     }

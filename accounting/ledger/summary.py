@@ -149,7 +149,7 @@ def curves_of_quota(
 
 def is_a_sum(budget: Budget) -> bool:
     """True of a pure budget, whose running total is the sum of epsilons already."""
-    return budget.measure == "epsilon" and not budget.delta
+    return budget.measure.is_pure and not budget.delta
 
 
 def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint, ...]:

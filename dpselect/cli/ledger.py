@@ -35,7 +35,6 @@ from accounting.ledger import (
     Verification,
 )
 from accounting.ledger.request import Terms, require_known
-from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
 from accounting.remaining import Remaining, stated
 from accounting.strict_json import read_json
@@ -587,8 +586,8 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
-    _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
-    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
+    suits = dataset.budget.measure.suits.replace("\u00a0", " ")
+    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{suits}"))
     yield Text(
         f"budget: {stated(dataset.budget)}"
         + ("" if dataset.window == "whole" else f" for each {dataset.window}")
@@ -693,6 +692,6 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 
 def _account(left: Remaining) -> dict[str, Any]:
     """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
-    units = {"main": left.main, "failure": left.failure, "measure": left.measure}
+    units = {"main": left.main, "failure": left.failure, "measure": left.measure.name}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import Price, anytime_overhead
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _times
 from accounting.ledger.model import refund, rounding_tolerance
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
+from accounting.measures import anytime_overhead
+from accounting.price import Price
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import SeededSampler

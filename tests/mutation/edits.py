@@ -51,28 +51,18 @@ accounting/budget.py
         return @curve.advantage
     laws/test_risk.py::test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them
         return @curve.attack(self.fpr)
-    laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
-        _DOWN.multiply(Decimal(low), Decimal(@@low))
-        @@float_down(self.conversion_delta))
     laws/test_filter_laws.py::test_identical_releases_one_by_one_are_a_plan
-        Decimal(self.releases or 0) => Decimal((self.releases or 0) + 1)
-        self.release is not None or price is None => price is None
+        self.measure.is_counted or price is None => price is None
     accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
         (self.admitted_before if recorded else self.admits)( => self.admits(
         (self.admitted_before if recorded else self.admits)( => self.admitted_before(
         cost <= self.limit * _VERSIONS => cost <= self.limit
         _VERSIONS = 1.001 => _VERSIONS = 1.05
-    laws/test_filter_laws.py::test_what_counts_as_a_release
-         and @curve.failure <= release.failure
-        @curve.added <= release.added
-        return @curve.epsilon0 <= release.epsilon0 and
     laws/test_budget_failures.py::test_fifty_fiftieths_are_charged_and_not_one_more
         total.failure <= @@self.capacity.failure
-        rounded_down(exact(failure or 0.0) => rounded_down(exact(1.05 * (failure or 0.0))
+        units_down(exact(failure or 0.0) => units_down(exact(1.05 * (failure or 0.0))
     laws/test_budget_failures.py::test_the_failure_is_there_to_the_unit
         total.failure > @@self.capacity.failure
-    laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
-        return _PRECISE.subtract(_GUARD, price) => return _PRECISE.subtract(_GUARD, price) * Decimal('0.95')
     accounting/ledger/test_settling.py::test_a_plan_of_the_whole_capacity_gives_nothing_back
         used is None or not self.fits(NOTHING, price) => used is None
     laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
@@ -435,6 +425,22 @@ accounting/ledger/verification.py
         self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Price(entry.spent.main, 0))
     accounting/ledger/test_export.py::test_an_address_is_kept_without_its_password_and_nothing_follows_it
         self._before.action == "retire": => False:
+accounting/measures.py
+    laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
+        DOWN.multiply(Decimal(low), Decimal(@@low))
+        gaussian_capacity(budget.limit, @@float_down(
+    laws/test_filter_laws.py::test_identical_releases_one_by_one_are_a_plan
+        return Decimal(self.most) => return Decimal(self.most + 1)
+    laws/test_filter_laws.py::test_what_counts_as_a_release
+         and @curve.failure <= release.failure
+        @curve.added <= release.added
+        return @curve.epsilon0 <= release.epsilon0 and
+    laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
+        return PRECISE.subtract(_GUARD, price) => return PRECISE.subtract(_GUARD, price) * Decimal('0.95')
+    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
+        PRECISE.subtract(exact(@budget.limit)
+        mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
+        math.ceil(total) * self.release => math.floor(0.95 * total) * self.release
 accounting/page/spent.py
     accounting/ledger/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down
         else rounded_up(left.epsilon) => else rounded_down(left.epsilon)
@@ -451,15 +457,11 @@ accounting/remaining.py
         own = len(whole) * budget.limit, len(whole) * budget.delta => own = len(whole) * budget.limit, 0.95 * budget.delta
         own = len(whole) * budget.limit, => own = 0.95 * budget.limit,
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
-        if self._odometer is None or whole: => if self._odometer is None:
+        if odometer is None or whole: => if odometer is None:
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
     dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
         zip(self._left, self._price, strict=True) if need] => zip(self._left[:1], self._price) if need]
-    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
-        _EXACT.subtract(exact(@budget.limit)
-        mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
-        math.ceil(total) * budget.release => math.floor(0.95 * total) * budget.release
     accounting/test_remaining.py::test_share_cost_and_count_never_contradict_each_other
         return summed.core_epsilon, summed.delta0 => return 0.95 * summed.core_epsilon, summed.delta0
         and summed.core_epsilon <= whole[0] => and True
@@ -1258,7 +1260,7 @@ dpselect/plan/default.py
         self.limit is not None and self.limit <= FEW: => self.limit is not None and self.limit < FEW:
         return most if self.limit is None else min(most, self.limit) => return most
         request.k > (size.l0 or 0) or => request.k > 0 or
-        or (whole is not None and whole.measure == "epsilon") =>
+        or (whole is not None and whole.measure.is_pure) =>
     dpselect/plan/test_default.py::test_the_rule_spends_the_budget_of_every_question
         return 0  # no selection has => pass  # no selection has
     dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget
