@@ -37,6 +37,6 @@ from .filter import PrivacyFilter as PrivacyFilter
 from .group import group_privacy as group_privacy
 from .guarantee import parallel as parallel
 from .ledger import Ledger as Ledger
-from .remaining import BudgetExceeded as BudgetExceeded
+from .refusals import BudgetExceeded as BudgetExceeded
 
 DISTRIBUTION: str

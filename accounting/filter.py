@@ -27,7 +27,8 @@ from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_o
 from accounting.numbers import exact, float_up, of_unit, units_down
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.process_state import ProcessState
-from accounting.remaining import BudgetExceeded, Remaining, refusal
+from accounting.refusals import BudgetExceeded, refusal
+from accounting.remaining import Remaining
 from accounting.wording import format_number
 
 
@@ -69,7 +70,7 @@ class PrivacyFilter:
         >>> spending.charge(acc.PureDP(epsilon=0.7))
         Traceback (most recent call last):
             ...
-        accounting.remaining.BudgetExceeded: ...
+        accounting.refusals.BudgetExceeded: ...
     """
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:

@@ -57,14 +57,8 @@ from accounting.ledger.store import (
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, checked_name, digest
-from accounting.remaining import (
-    BudgetExceeded,
-    Remaining,
-    in_all_in_words,
-    over_periods,
-    refusal,
-    stated,
-)
+from accounting.refusals import BudgetExceeded, refusal
+from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]

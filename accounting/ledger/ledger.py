@@ -52,7 +52,8 @@ from accounting.ledger.stored_text import (
 from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
-from accounting.remaining import BudgetExceeded, Remaining
+from accounting.refusals import BudgetExceeded
+from accounting.remaining import Remaining
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -35,7 +35,8 @@ from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, sett
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
 from accounting.numbers import float_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
-from accounting.remaining import Remaining, shortfall
+from accounting.refusals import shortfall
+from accounting.remaining import Remaining
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots

@@ -28,7 +28,7 @@ from accounting.curves import (
     zero,
 )
 from accounting.errors import InvalidBudget, Unaffordable
-from accounting.remaining import shortfall
+from accounting.refusals import shortfall
 
 BUDGETS = [
     Budget(epsilon=1.0),

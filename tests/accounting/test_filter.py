@@ -17,7 +17,7 @@ from accounting.budget import Budget, Price
 from accounting.curves import ZCDP, Curve, GaussianDP, PureDP
 from accounting.errors import RelationMismatch
 from accounting.filter import PrivacyFilter
-from accounting.remaining import BudgetExceeded
+from accounting.refusals import BudgetExceeded
 
 
 def test_a_refusal_carries_the_numbers() -> None:

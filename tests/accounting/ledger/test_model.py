@@ -48,7 +48,7 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.ledger.book import state_of
-from accounting.remaining import BudgetExceeded
+from accounting.refusals import BudgetExceeded
 
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)
 # Two names of each sort: what they share, keys above all, must not mix them up.
