@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, ValidationInfo, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
@@ -28,11 +27,10 @@ from accounting.measures import (
     gaussian_capacity,
     renyi_capacity,
 )
-from accounting.numbers import DOWN, exact, float_down, float_up, units_down, units_up
+from accounting.numbers import DOWN, Floats, exact, float_down, float_up, units_down, units_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Price
 from accounting.wording import format_number
 
-Floats = NDArray[np.float64]
 Order = float | Literal["inf", "gaussian"]
 
 _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)

@@ -17,12 +17,12 @@ import numpy as np
 
 from accounting import curves
 from accounting.arguments import Relation, checked_integer
-from accounting.curves.base import Curve, Floats
+from accounting.curves.base import Curve
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, decimal_sum
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)

@@ -1,4 +1,6 @@
-"""Sums of floats as decimals: three charges of 0.1 are 0.3, and no sum is rounded down.
+"""Directed rounding and array types.
+
+Sums of floats are added up as decimals: three charges of 0.1 are 0.3, and no sum is rounded down.
 
 A float stands for the shortest decimal that prints it (Python's `repr`), so that 0.1 means one
 tenth, as the person who typed it meant.
@@ -9,6 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 # Own contexts: the caller's may have any precision. No sum or product of floats is longer than 400
 # digits, so that only quotients are rounded.

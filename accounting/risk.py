@@ -18,17 +18,15 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.arguments import Relation, shown
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
 from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
+from accounting.numbers import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 
 
 class HashableCurve(ConvertibleCurve, Hashable, Protocol):

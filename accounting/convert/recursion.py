@@ -14,12 +14,12 @@ from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.convert.pld.compose import coarsen_losses
 from accounting.convert.pld.hull import Hull
-from accounting.convert.pld.loss import Atoms, Banded, Floats, Loss, Losses, Normal
+from accounting.convert.pld.loss import Atoms, Banded, Loss, Losses, Normal
 from accounting.convert.renyi import rdp_to_epsilon
+from accounting.numbers import Floats, Integers
 
 # A step costs a few roundings, each relative to positive terms.
 UP = 1 + 2.0**-42
@@ -57,8 +57,8 @@ class _Pieces(NamedTuple):
     columns.
     """
 
-    back: NDArray[np.int64]
-    ahead: NDArray[np.int64]
+    back: Integers
+    ahead: Integers
     start: Floats
     length: Floats
     gap1: Floats

@@ -13,11 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.errors import InvalidArgument, InvalidCurve
-
-Floats = NDArray[np.float64]
+from accounting.numbers import Floats
 
 # dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
 _LEAST, _MOST = 1.0101e-2, 1e10

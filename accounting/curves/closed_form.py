@@ -13,9 +13,9 @@ from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_square
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.convert.renyi import of_response
-from accounting.curves.base import Curve, Floats, OneParameter, UnconditionalCurve
+from accounting.curves.base import Curve, OneParameter, UnconditionalCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import exact, float_up, times_up
+from accounting.numbers import Floats, exact, float_up, times_up
 
 
 class OneEpsilon(OneParameter, ABC):

@@ -20,19 +20,11 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_v
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
 from accounting.convert.pld.hull import Hull, Largest, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.curves.base import (
-    CURVES,
-    AnyCurve,
-    Curve,
-    Floats,
-    OneParameter,
-    counts_up,
-    one_relation,
-)
+from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts_up, one_relation
 from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, decimal_sum
 
 
 class DelegatingCurve(Curve, ABC):

@@ -9,8 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.frozen import Count, Positive
+from accounting.numbers import Floats
 
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e3
 _BEYOND = 40.0  # standard deviations, beyond which no place has a mass that a float can hold

@@ -12,10 +12,11 @@ from pydantic import Field, model_validator
 
 from accounting.convert.bounds import best_delta
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Curve, Floats, UnconditionalCurve
+from accounting.curves.base import Curve, UnconditionalCurve
 from accounting.curves.closed_form import ApproxDP, PureDP
 from accounting.errors import NoEquivalent
 from accounting.frozen import NonNegative, Real
+from accounting.numbers import Floats
 
 
 @final

@@ -19,10 +19,10 @@ from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
 from accounting.frozen import Count, Positive
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, decimal_sum
 
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
 

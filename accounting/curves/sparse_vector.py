@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
 from accounting.frozen import Count, Positive
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, decimal_sum
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share
 # 2/_CELLS to the excess.

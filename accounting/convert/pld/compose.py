@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from accounting.convert.pld.hull import RenyiLoss
-from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
+from accounting.convert.pld.loss import TINY, Banded, Loss, Losses, Normal, Pmf, grid_of
+from accounting.numbers import Floats
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law
 # of the sum, and the steps' own grid has too few cells for it.
