@@ -27,7 +27,16 @@ from accounting.measures import (
     gaussian_capacity,
     renyi_capacity,
 )
-from accounting.numbers import DOWN, Floats, exact, float_down, float_up, units_down, units_up
+from accounting.numbers import (
+    DOWN,
+    Floats,
+    exact,
+    float_down,
+    float_up,
+    next_up,
+    units_down,
+    units_up,
+)
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Price
 from accounting.wording import format_number
 
@@ -413,9 +422,7 @@ class Budget(Frozen):
             return math.inf
         share = self.limit * (total.main / self.capacity.main)
         return (
-            min(share, self.limit)
-            if self.fits(NOTHING, total)
-            else max(share, math.nextafter(self.limit, math.inf))
+            min(share, self.limit) if self.fits(NOTHING, total) else max(share, next_up(self.limit))
         )
 
     def failure_of_each(self, charges: int | Fraction) -> float:

@@ -26,6 +26,12 @@ DOWN = Context(prec=400, rounding=ROUND_FLOOR)
 PRECISE = Context(prec=60)
 _ZERO = Decimal(0)
 
+# Factors that keep a bound an upper one after float64 arithmetic. An ulp is at most 2.2e-16 of a
+# number, and libm's functions are good to a few.
+ROOT_UP = 1 + 2.0**-50  # a root and a product, each rounded by half an ulp: 4 ulps
+FEW_UP = 1 + 1e-13  # a handful of operations, functions or Newton's steps: 450 ulps
+SUM_UP = 1 + 1e-12  # a sum of at most a few hundred such terms, all positive: 4500 ulps
+
 
 def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
     """Return the least float that stands for at least the sum of count * value, or inf."""
@@ -36,6 +42,11 @@ def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
         if value:
             total = _EXACT.fma(Decimal(count), exact(value), total)
     return _up(total)
+
+
+def product_up(count: int, value: float) -> float:
+    """Return the least float that stands for at least count * value, or inf."""
+    return decimal_sum([(count, value)])
 
 
 def exact(value: float) -> Decimal:
@@ -73,9 +84,19 @@ def of_unit(units: int, unit: Decimal) -> Decimal:
 def float_down(value: Decimal) -> float:
     """Return the greatest float that stands for at most `value`, which must be >= 0."""
     nearest = float(value)
-    return nearest if exact(nearest) <= value else math.nextafter(nearest, 0.0)
+    return nearest if exact(nearest) <= value else next_down(nearest)
+
+
+def next_up(value: float) -> float:
+    """Return the least float above `value`."""
+    return math.nextafter(value, math.inf)
+
+
+def next_down(value: float) -> float:
+    """Return the greatest float below `value`, which must be >= 0."""
+    return math.nextafter(value, 0.0)
 
 
 def _up(total: Decimal) -> float:
     nearest = float(total)
-    return nearest if exact(nearest) >= total else math.nextafter(nearest, math.inf)
+    return nearest if exact(nearest) >= total else next_up(nearest)

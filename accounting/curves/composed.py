@@ -24,7 +24,7 @@ from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts
 from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import Floats, decimal_sum
+from accounting.numbers import Floats, decimal_sum, next_up
 
 
 class DelegatingCurve(Curve, ABC):
@@ -323,7 +323,7 @@ class Composed(_OfSeveral):
             return None
         joint, failing = self._gaussian
         inner = joint.profile(epsilon)
-        return min(1.0, math.nextafter(inner + failing, math.inf)) if failing else inner
+        return min(1.0, next_up(inner + failing)) if failing else inner
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:

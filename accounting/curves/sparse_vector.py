@@ -13,7 +13,7 @@ from accounting.convert.renyi import largest_over_order
 from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
 from accounting.frozen import Count, Positive
-from accounting.numbers import Floats, decimal_sum
+from accounting.numbers import SUM_UP, Floats, decimal_sum
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share
 # 2/_CELLS to the excess.
@@ -62,7 +62,7 @@ class SparseVectorDP(UnconditionalCurve):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        return np.minimum(self._at_each(orders), self.rho * (1 + 1e-12) * orders)
+        return np.minimum(self._at_each(orders), self.rho * SUM_UP * orders)
 
     def _at_each(self, orders: Floats) -> Floats:
         """Return the least of the theorems' bounds at each order, not convex at crossings."""

@@ -221,7 +221,7 @@ class Chain:
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
-        if _less(entry.main, expected.main) or _less(entry.failure, expected.failure):
+        if _is_less(entry.main, expected.main) or _is_less(entry.failure, expected.failure):
             yield "price", "the entry is charged less than its curve costs"
         # An exchange of rows between periods is charged at the price of a replaced user.
         if relation not in (
@@ -237,7 +237,7 @@ class Chain:
             )
 
 
-def _less(charged: int, expected: int) -> bool:
+def _is_less(charged: int, expected: int) -> bool:
     return charged < expected - 1 - expected // SLACK
 
 

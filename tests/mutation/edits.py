@@ -86,7 +86,7 @@ accounting/convert/bounds.py
         max(LEAST_DELTA, (recursion[0].upper_at(at) + @recursion[1])
 accounting/convert/gaussian_cover.py
     laws/test_filter_laws.py::test_a_pair_enters_at_the_least_gaussian_above_it
-        return 4 * z * z * _OUTWARD => return 3.8 * z * z
+        return 4 * z * z * FEW_UP => return 3.8 * z * z
 accounting/convert/pld/compose.py
     accounting/convert/test_pld_every_part.py::test_hundreds_of_widths_are_rounded_up_and_hardly
         tops = min(layouts => tops = 0.95 * min(layouts
@@ -157,7 +157,7 @@ accounting/curves/composed.py
     accounting/test_numerics.py::test_many_curves_add_up_their_failures_and_pure_epsilons
         return min(1.0, @decimal_sum((count, curve.delta0)
     laws/test_delta_side.py::test_failures_of_gaussians_are_not_lost_in_their_sum
-        math.nextafter(inner + @failing, math.inf)
+        next_up(inner + @failing)
     laws/test_filter_laws.py::test_settling_gives_back_mu_squared
         return @decimal_sum(zip((count
     laws/test_delta_side.py::test_failures_are_not_lost_in_a_sum
@@ -176,9 +176,9 @@ accounting/curves/composed.py
 accounting/curves/discrete_gaussian.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         @self.sensitivity * (self.sensitivity - 2 * x)
-        math.nextafter(@value * _OUTWARD, 1.0)
+        math.nextafter(@value * SUM_UP, 1.0)
     accounting/test_dp_events.py::test_one_discrete_gaussian_is_exact
-        (@weights[seen] * _OUTWARD)
+        (@weights[seen] * SUM_UP)
 accounting/curves/profile_table.py
     accounting/test_group.py::test_bad_events_grow_along_the_path
         epsilons[-1] = @end
@@ -190,12 +190,12 @@ accounting/curves/profile_table.py
         share = @math.exp(epsilon - high) *
 accounting/curves/repeat_and_select.py
     laws/test_repeat_and_select.py::test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair
-        self.distribution.mean * base * _UP => 0.95 * self.distribution.mean * base
-        (1 + self.eta) * high * _UP => (1 + self.eta) * 0.95 * high
+        self.distribution.mean * base * FEW_UP => 0.95 * self.distribution.mean * base
+        (1 + self.eta) * high * FEW_UP => (1 + self.eta) * 0.95 * high
     laws/test_repeat_and_select.py::test_prices_of_poisson_runs_are_their_formulas
         @self.mean * (base.profile(0.0) or 0.0)
     laws/test_repeat_and_select.py::test_the_pure_price_is_attained
-        return (epsilon + (1 + self.eta) * self._gain(epsilon)) * _UP
+        return (epsilon + (1 + self.eta) * self._gain(epsilon)) * FEW_UP
         => return (epsilon + (1 + self.eta) * self._gain(epsilon)) * 0.95
         epsilon + @self.mean * math.tanh(epsilon / 2)
     laws/test_repeat_and_select.py::test_many_pure_runs_cost_little_more_than_one_at_small_orders
@@ -204,12 +204,12 @@ accounting/curves/repeat_and_select.py
         excess = part * (a - b - chord) + @chord
     laws/test_repeat_and_select.py::test_the_price_is_that_of_dp_accounting
         return (1 + self.eta) * min( => return (0.95 + self.eta) * min(
-        self.shift(base) + @math.log(self.mean * _UP) / (orders - 1)
+        self.shift(base) + @math.log(self.mean * FEW_UP) / (orders - 1)
     laws/test_repeat_and_select.py::test_prices_of_poisson_runs_are_their_formulas
         total = np.logaddexp(-self.mean, spent + log) => total = spent + log
         base._rdp(orders) + @self.mean * np.array
     laws/test_repeat_and_select.py::test_the_failures_of_all_runs_add_up
-        self.base.delta0 * (1 + 1e-13) => self.base.delta0 * 0.95
+        self.base.delta0 * FEW_UP => self.base.delta0 * 0.95
 accounting/curves/sampled.py
     accounting/test_group.py::test_sampled_gaussian_orders_by_quadrature
         w = np.maximum(@rate * np.expm1
@@ -221,7 +221,7 @@ accounting/curves/sampled.py
         [logs[0] - @@_LOG_2, logs[-1] - _LOG_2]
         math.log1p(@loss.rate * math.expm1
     laws/test_sampled.py::test_bounds_of_a_group_outside_of_the_exact_pair
-        shift = decimal_sum([(loss.group, loss.shift)]) => shift = 0.95 * loss.shift
+        shift = product_up(loss.group, loss.shift) => shift = 0.95 * loss.shift
     laws/test_sampled.py::test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise
         min(own, @self._unsampled.rho)
         min(@self._unsampled.mu_squared, pure
@@ -230,7 +230,7 @@ accounting/curves/sparse_vector.py
         answers = @self._count * float((gain
 accounting/dp_events.py
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
-        _up(@shift * shift / 2 * _OUTWARD)
+        next_up(@shift * shift / 2 * SUM_UP)
     laws/test_exact_constants.py::test_a_composition_of_gaussians_is_sampled_as_one_rounded_up
         GaussianDP.of_rho(curve.rho).mu => 0.97 * GaussianDP.of_rho(curve.rho).mu
     laws/test_exact_constants.py::test_a_sampled_delta_is_rounded_up
@@ -261,7 +261,7 @@ accounting/group.py
     accounting/test_group.py::test_what_is_proved_for_one_relation_is_so_for_groups
         made if relation in (None, made.proved_for) else => made if True else
     accounting/test_group.py::test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square
-        [curves.ZCDP(rho=_times(size * size, curve.rho))] => [curves.ZCDP(rho=_times(size * size - 1, curve.rho))]
+        [curves.ZCDP(rho=product_up(size * size, curve.rho))] => [curves.ZCDP(rho=product_up(size * size - 1, curve.rho))]
 accounting/ledger/book.py
     accounting/ledger/test_limits.py::test_a_single_release_is_capped_unless_it_says_why
         return most.admits(count * Curve.from_json(curve)) => return most.admits(Curve.from_json(curve))
@@ -400,7 +400,7 @@ accounting/ledger/verification.py
     accounting/ledger/test_signatures.py::test_heads_notice_a_ledger_that_went_back
         chain.seq < head.seq: => chain.seq + 1 < head.seq:
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found
-        or _less(entry.failure, expected.failure) =>
+        or _is_less(entry.failure, expected.failure) =>
                 if total != entry.spent: =>         if total.main != entry.spent.main:
     accounting/ledger/test_tamper.py::test_a_second_void_is_found_by_the_chain_alone
         entry.action == "void" and self.accounts.opening is None => False
@@ -481,14 +481,14 @@ accounting/risk.py
     laws/test_risk.py::test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem
         _TAIL = @1.3781
         gained = @@rho * excess
-        if mu * mu <= 2 * rho * _OUTWARD or z <= 0: => if mu * mu <= 2 * rho * _OUTWARD:
+        if mu * mu <= 2 * rho * SUM_UP or z <= 0: => if mu * mu <= 2 * rho * SUM_UP:
     laws/test_risk.py::test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest
         return rises and gained => return gained
     laws/test_risk.py::test_gaussians_keep_their_shift_and_failures_have_none
         if curve.delta0 > 0:¶        return math.inf => if curve.delta0 > 1:¶        return math.inf
     laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
-        most = @bounds * _OUTWARD
-        math.tanh(@math.exp(high) / 2) * _OUTWARD
+        most = @bounds * SUM_UP
+        math.tanh(@math.exp(high) / 2) * SUM_UP
         _advantage_by_renyi(curve) + @curve.delta0)
     laws/test_risk.py::test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show
         return orders, @curve.rdp(orders)

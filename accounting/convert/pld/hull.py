@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.convert.pld.loss import MOST_CELLS, TINY, Loss, Pmf, grid_of
-from accounting.numbers import Flags, Floats
+from accounting.numbers import FEW_UP, Flags, Floats
 
 _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid
@@ -202,7 +202,7 @@ class RenyiLoss(Profiled):
                 + 1e-13 * (1 + orders * (1 + at))
             )
             least[start : start + _BLOCK] = logs.min(axis=1)
-        variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
+        variation = math.sqrt(-math.expm1(-self.values[0])) * FEW_UP
         # One up: what underflows to 0 is not a bound.
         return np.nextafter(np.minimum(np.exp(np.minimum(0.0, least)), min(1.0, variation)), 1.0)
 
