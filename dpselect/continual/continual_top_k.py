@@ -17,15 +17,13 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Budget, Curve, GaussianDP
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Probability, Real
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
 from dpselect.plan.fit import calibrated
 from dpselect.sensitivity import Sensitivity, sqrt_up
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 MOST_PERIODS: Final = 4000

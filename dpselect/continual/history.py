@@ -14,8 +14,9 @@ import numpy as np
 
 from accounting import Curve
 from accounting.arguments import Relation, checked_integer
+from accounting.numbers import Floats
 from accounting.process_state import ProcessState
-from dpselect.continual.continual_top_k import Floats, thresholds
+from dpselect.continual.continual_top_k import thresholds
 from dpselect.continual.means import RATES, Means
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import settings_of

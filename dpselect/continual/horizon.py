@@ -21,9 +21,10 @@ from accounting import AccountingError, Ledger, zero
 from accounting.address import masked
 from accounting.files import require_new
 from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
+from accounting.numbers import Floats, Integers
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
-from dpselect.continual.continual_top_k import ContinualTopK, Floats, Integers
+from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.state import Closed, Events, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import require_columns, spark

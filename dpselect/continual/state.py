@@ -26,7 +26,8 @@ from numpy.typing import NDArray
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_text, settle, write_draft
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers, choose_cells
+from accounting.numbers import Floats, Integers
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, choose_cells
 from dpselect.errors import (
     NO_MEMORY,
     HorizonError,
@@ -677,7 +678,7 @@ class State(NotPickled):
             )
             self.add_measured(1, since, late, period)
 
-    def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def measured(self, period: int, items: int) -> Iterator[tuple[int, Floats]]:
         """Measurements (period, n) of n items at a time, with the first item's number.
 
         Those of `period` must be drawn. Some of an earlier period may have been drawn later, since

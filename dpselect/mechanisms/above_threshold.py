@@ -14,6 +14,7 @@ from accounting.arguments import Relation
 from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
@@ -21,7 +22,6 @@ from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import ThresholdNoise, ThresholdPrice, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
@@ -192,7 +192,7 @@ class AboveThreshold(Mechanism):
         indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
         return Selections(indices, ordered=False, requested=self.c, reason=_REASON)
 
-    def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
+    def _rows(self, matrix: Numbers, source: Sampler) -> Integers:
         level = np.array([[self._level]])
         return first(
             source.passing(
@@ -358,7 +358,7 @@ class LargeMargin(Mechanism):
         chosen = [self._positions(block, source) for block in blocks(matrix)]
         return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
 
-    def _positions(self, block: Numbers, source: Sampler) -> Indices:
+    def _positions(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows,) the chosen candidate of every row."""
         ranks = ranked_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
@@ -371,7 +371,7 @@ class LargeMargin(Mechanism):
             )[:, 0]
         return ranks[np.arange(len(block)), places]
 
-    def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
+    def _sizes(self, descending: Numbers, source: Sampler) -> Integers:
         """Return (rows,) numbers of best candidates that compete."""
         threshold, comparison, _ = self._scales
         ranks = descending.shape[1] - 1

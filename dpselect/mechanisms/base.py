@@ -35,6 +35,7 @@ from accounting import Curve
 from accounting.arguments import Relation
 from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
+from accounting.numbers import Floats
 from dpselect.errors import (
     DomainMismatch,
     InvalidMechanism,
@@ -43,7 +44,6 @@ from dpselect.errors import (
     NoClosedForm,
 )
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Norm, Sensitivity

@@ -28,11 +28,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
 import numpy as np
 import scipy
 from flint import arb, ctx, fmpq, fmpz
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
@@ -41,8 +41,6 @@ from dpselect.mechanisms.release import release
 from dpselect.noise import LipschitzNoise, Noise, by_name, in_words, log1mexp
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import (
-    Floats,
-    Indices,
     LazyUniform,
     Words,
     WordSource,
@@ -527,12 +525,12 @@ class RowClasses:
         k, gamma = asked.k, asked.gamma
         held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
         lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
-        self.n: Indices = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
-        self.r: Indices = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
-        self.held: Indices = np.append(held, k)
-        self.lowest: Indices = np.append(lowest, k)
+        self.n: Integers = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
+        self.r: Integers = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
+        self.held: Integers = np.append(held, k)
+        self.lowest: Integers = np.append(lowest, k)
         top = k if asked.top_set == "tied" else min(k + 1, candidates)
-        self.missing: Indices = np.append(held + 1, top)
+        self.missing: Integers = np.append(held + 1, top)
 
     def size(self, place: int) -> arb:
         """Return a ball around the number of sets in one class, at Arb's working precision."""
@@ -550,14 +548,14 @@ _BLOCK_ALLOWANCE = 2.0**-45  # of 1 + |g|: above the roundings of a sum and of a
 class Blocks(NamedTuple):
     """Blocks of classes start <= t < stop of a row each, with the largest noise of each block."""
 
-    row: Indices
-    start: Indices
-    stop: Indices
+    row: Integers
+    start: Integers
+    stop: Integers
     low: Floats  # bounds on -ln(-ln F) of the largest noise among the block's sets
     high: Floats
     word: Words  # the first bits of the block's own exponential clock
-    parent: Indices  # index of the block it was split off, among the blocks before
-    inherits: NDArray[np.bool_]  # True if it has its parent's largest noise, and `word` is unused
+    parent: Integers  # index of the block it was split off, among the blocks before
+    inherits: Flags  # True if it has its parent's largest noise, and `word` is unused
 
 
 def roots(classes: Classes, words: WordSource) -> Blocks:
@@ -591,7 +589,7 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
     return _widened(low + log_mass[0], high + log_mass[1])
 
 
-def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) -> Blocks:
+def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource) -> Blocks:
     """Split some blocks, and draw each child's largest noise, given that of the whole block."""
     edges = _edges(parents.start[which], parents.stop[which], classes.first)
     start, stop = edges[:, :-1], edges[:, 1:]
@@ -629,11 +627,11 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
 
 def _draw_max_children(
     classes: Classes,
-    row: Indices,
-    edges: Indices,
+    row: Integers,
+    edges: Integers,
     log_mass: tuple[Floats, Floats],
     words: WordSource,
-) -> Indices:
+) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
     drawn = words(len(row))
     heirs, certain = picked_rows(*log_mass, drawn)
@@ -647,7 +645,7 @@ def _draw_max_children(
     return heirs
 
 
-def _edges(start: Indices, stop: Indices, first: int) -> Indices:
+def _edges(start: Integers, stop: Integers, first: int) -> Integers:
     """Return (blocks, children + 1) cuts, geometric in the rank below the top.
 
     Scores fall fastest there.
@@ -725,7 +723,7 @@ def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) ->
     return _Draw(classes, noise, scale, source.words).chosen()
 
 
-def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
+def draw_members(chosen: SetClass, k: int, source: Sampler) -> Integers:
     """Draw (k,) ranks of a uniformly random member of a class."""
     held = np.arange(1, chosen.held + 1)
     between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
@@ -756,7 +754,7 @@ class _Draw:
     def _finalists(self) -> list[tuple[int, int]]:
         """Return generation and place of every single class that no other certainly beats."""
         blocks, floor = roots(self._classes, self._words), -np.inf
-        alone: list[tuple[Indices, Floats]] = []
+        alone: list[tuple[Integers, Floats]] = []
         while True:
             self._generations.append(blocks)
             least, most = self._totals(blocks)
@@ -813,7 +811,7 @@ _LEAST = 2.0**-900  # scales below may lose scores to underflow
 _MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44
 
 
-def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
+def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Integers:
     """Draw (rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
     step = max(1, _CELLS // max(asked.classes_of(matrix.shape[1]), matrix.shape[1]))
     return np.concatenate(
@@ -821,7 +819,7 @@ def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices
     )
 
 
-def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
+def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Integers:
     order = ranked_rows(matrix)
     ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
     layout = RowClasses(asked, matrix.shape[1])
@@ -832,7 +830,7 @@ def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
 
 def _winners(
     ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource
-) -> Indices:
+) -> Integers:
     """Draw (rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
@@ -891,8 +889,12 @@ def _runner(
 
 
 def _members(
-    shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource
-) -> Indices:
+    shape: tuple[int, ...],
+    held: Integers,
+    lowest: Integers,
+    asked: CanonicalTopK,
+    words: WordSource,
+) -> Integers:
     """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
     rank = np.arange(1, shape[1] + 1)
     inside = (rank <= held[:, None]) | (rank == lowest[:, None])

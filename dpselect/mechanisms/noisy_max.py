@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import (
     EPSILON,
@@ -45,7 +46,6 @@ from dpselect.mechanisms.release import (
 )
 from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -331,7 +331,7 @@ def _shared_winner(
 
 
 def _peel_groups(
-    values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler
+    values: Numbers, multiplicities: Integers, noise: Noise, scale: float, k: int, source: Sampler
 ) -> list[int]:
     """Return (k,) positions in the order in which they are peeled off.
 

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import InvalidScores
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices, differences
+from dpselect.sampling.contest import differences
 from dpselect.scores import Numbers, Scores
 
 
-def centered(values: Numbers) -> NDArray[np.float64]:
+def centered(values: Numbers) -> Floats:
     """Return (m,) values minus their maximum as float64.
 
     Rankings do not depend on a common shift, and large integers keep their gaps.
@@ -58,7 +58,7 @@ class Ranked:
         """Return half the score of each rank minus the highest, rounded once, without overflow."""
         return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
 
-    def reaching_half(self, levels: Floats) -> Indices:
+    def reaching_half(self, levels: Floats) -> Integers:
         """Number of values of `half_below_top` that are at least each level; any shape.
 
         Found by bisection, which copies no scores.
@@ -84,7 +84,7 @@ class Ranked:
         """Number of scores that are at least this high."""
         return self.size - int(np.searchsorted(self._ascending, value, side="left"))
 
-    def positions(self, ranks: Indices) -> Indices:
+    def positions(self, ranks: Integers) -> Integers:
         """Return the candidate position of each rank, shape (k,)."""
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
@@ -117,7 +117,7 @@ _SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float6
 _GRID = 2.0**20
 
 
-def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
+def read_counts(scores: Scores, count: int) -> tuple[Integers, Numbers]:
     """Return positions and values of the `count` highest counts, highest first.
 
     In an observed domain, candidates with count 0 are left out.
@@ -173,7 +173,7 @@ def margins(scores: Numbers, threshold: float) -> Floats:
 # Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
 
 
-def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
+def draw_sequences(allowed: Integers, source: Sampler) -> Integers:
     """Draw (rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
 
     A place may take every rank that earlier places may, so each place is uniform over the remaining
@@ -221,13 +221,13 @@ def highest(block: Numbers, count: int) -> Numbers:
     return best[:, ::-1][:, :count]
 
 
-def ranked_rows(block: Numbers) -> Indices:
+def ranked_rows(block: Numbers) -> Integers:
     """Return (rows, m) positions of every row's scores, highest first, ties by position."""
     ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
     return block.shape[1] - 1 - ascending[:, ::-1]
 
 
-def first(flags: Flags, most: int) -> Indices:
+def first(flags: Flags, most: int) -> Integers:
     """Return positions of the first `most` set flags of every row, or -1 beyond the last flag.
 
     The shape is (rows, min(most, m)).
@@ -239,7 +239,7 @@ def first(flags: Flags, most: int) -> Indices:
     return indices
 
 
-def columns(flags: Flags) -> Indices:
+def columns(flags: Flags) -> Integers:
     """Return the columns that are set in every row, ascending, and -1 after the last one.
 
     The shape is (rows, largest number of set columns).
@@ -250,7 +250,7 @@ def columns(flags: Flags) -> Indices:
     return result
 
 
-def joined(parts: Iterable[Indices]) -> Indices:
+def joined(parts: Iterable[Integers]) -> Integers:
     """Concatenate blocks of rows, and fill up the narrower ones with -1."""
     held = list(parts)
     widest = max(part.shape[1] for part in held)

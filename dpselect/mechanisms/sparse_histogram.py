@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.numbers import Floats
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import (
     SCALE,
@@ -30,7 +31,7 @@ from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import bars_of, expanded, half_width, public_grid, release
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, precision
+from dpselect.sampling.contest import precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

@@ -20,7 +20,7 @@ from accounting.arguments import Relation, shown
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
-from accounting.numbers import decimal_sum
+from accounting.numbers import Flags, Floats, Integers, decimal_sum
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
@@ -38,7 +38,7 @@ from dpselect.mechanisms.ranks import (
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
-from dpselect.sampling.contest import Flags, Floats, Indices, numbers
+from dpselect.sampling.contest import numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -143,7 +143,7 @@ class StableRule:
             numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])]
         )[:, 0]
 
-    def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Indices:
+    def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Integers:
         """Return (rows,) positions of each row's first distance to pass, or -1 if none does.
 
         `less` steps are taken off all distances.
@@ -626,7 +626,7 @@ class TopStable(Mechanism):
         indices = np.concatenate([self._rows(block, source) for block in count_blocks(matrix)])
         return Selections(indices, ordered=False, requested=self.k, reason=_FEWER)
 
-    def _rows(self, block: Numbers, source: Sampler) -> Indices:
+    def _rows(self, block: Numbers, source: Sampler) -> Integers:
         """Return released positions of every row, ascending, and -1 beyond the last.
 
         The shape is (rows, min(k, m)).
@@ -645,7 +645,7 @@ class TopStable(Mechanism):
             indices[rows, : stable.shape[1]] = stable
         return indices
 
-    def search_order(self, ranks: int) -> Indices:
+    def search_order(self, ranks: int) -> Integers:
         """Return the sizes 1, ..., ranks in the order in which they are tested."""
         upwards = np.arange(1, ranks + 1)
         if self.search == "from_kbar":
@@ -656,12 +656,12 @@ class TopStable(Mechanism):
         """Return (rows, ranks) gaps in the order of the tests; each less 1 is a distance."""
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
-    def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
+    def _sizes(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) first sizes whose gap passes, or 0, from (rows, ranks) gaps."""
         found = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
         return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
-    def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
+    def _pick_rows(self, relative: Floats, source: Sampler) -> Integers:
         """Pick (rows, k) places in stable sets of one size > k."""
         if self.epsilon_em == 0:
             # equal scores with independent noise: a set at random

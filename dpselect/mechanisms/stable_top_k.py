@@ -27,6 +27,7 @@ from accounting import (
 )
 from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.gaps import (
@@ -43,7 +44,6 @@ from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, 
 from dpselect.mechanisms.release import release
 from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -129,7 +129,7 @@ class StabilityGatedSet(Mechanism, ABC):
         """The largest size."""
 
     @abstractmethod
-    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+    def propose(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) sizes to test for (rows, ranks) gaps. They are private until released."""
 
     @abstractmethod
@@ -260,7 +260,7 @@ class StabilityTest(StabilityGatedSet):
     def _requested(self) -> int:
         return self.k
 
-    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+    def propose(self, gaps: Floats, source: Sampler) -> Integers:
         return np.full(len(gaps), self.k)
 
     def rank_law(self, gaps: Floats) -> Floats:
@@ -506,7 +506,7 @@ class StableTopKFixed(Mechanism):
             parts.append(np.sort(filled, axis=1))
         return Selections(np.concatenate(parts), ordered=False, requested=self.k)
 
-    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Indices:
+    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Integers:
         """Fill up or thin out stable sets of one size, and return (rows, k) positions."""
         kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
         wanted = self.k - kept.shape[1]
@@ -535,6 +535,6 @@ class StableTopKFixed(Mechanism):
         return law
 
 
-def _columns(flags: Flags) -> Indices:
+def _columns(flags: Flags) -> Integers:
     """Return (rows, count) set columns, for rows with the same count."""
     return np.nonzero(flags)[1].reshape(len(flags), -1)

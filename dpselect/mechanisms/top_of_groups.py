@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
+from accounting.numbers import Floats
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores
 from dpselect.mechanisms.base import (
@@ -24,7 +25,6 @@ from dpselect.mechanisms.base import (
     around_traits,
 )
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections, label_key
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, zero
 from accounting.frozen import Positive
+from accounting.numbers import Floats
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import (
     AnyMechanism,
@@ -25,7 +26,6 @@ from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Norm, Sensitivity, fraction_up

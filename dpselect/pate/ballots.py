@@ -18,6 +18,7 @@ from pydantic import Field
 
 from accounting.arguments import Relation, checked_integer
 from accounting.frozen import Count
+from accounting.numbers import Flags, Integers
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, MechanismInput
 from dpselect.sampling import Sampler
@@ -25,7 +26,6 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selections
 from dpselect.sensitivity import Sensitivity
 
-Flags = NDArray[np.bool_]
 Counts = NDArray[np.int32]
 
 MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
@@ -693,7 +693,7 @@ def _cut(votes: Votes, tau: int, salt: str) -> Votes:
             "salt must be text that can be encoded, without lone surrogates"
         ) from None
 
-    def order(number: int) -> NDArray[np.int64]:
+    def order(number: int) -> Integers:
         """Return the (labels,) labels of a round, the one to keep first at the front."""
         digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(
             8 * votes.labels

@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting.address import masked
 from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Real
+from accounting.numbers import Floats, Integers
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.sources.base import Column
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
 Law = Literal["curve", "counts"]
 
@@ -161,7 +160,7 @@ class Profile:
     """
 
     values: Floats
-    multiplicities: Indices
+    multiplicities: Integers
     description: str
     loads: Loads | None = None
     users: float | None = None
