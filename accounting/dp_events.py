@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import MOST_COUNT, Relation, checked_integer, same_relation
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -45,6 +45,7 @@ from accounting.curves.repeat_and_select import (
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
 from accounting.numbers import SUM_UP, next_down, next_up
+from accounting.relations import Relation, same_relation
 from accounting.strict_json import read_json
 
 

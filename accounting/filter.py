@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
-from accounting.arguments import Relation, checked_integer, same_relation
+from accounting.arguments import checked_integer
 from accounting.budget import (
     NOTHING,
     Budget,
@@ -22,12 +22,13 @@ from accounting.budget import (
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import HasCurve, common_relation, curve_and_relation
+from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_overhead
 from accounting.numbers import exact, float_up, of_unit, units_down
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.process_state import ProcessState
 from accounting.refusals import BudgetExceeded, refusal
+from accounting.relations import Relation, common_relation, same_relation
 from accounting.remaining import Remaining
 from accounting.wording import format_number
 

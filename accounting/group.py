@@ -16,13 +16,14 @@ from typing import Any, cast, overload
 import numpy as np
 
 from accounting import curves
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
 from accounting.curves.base import Curve
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
 from accounting.numbers import SUM_UP, Floats, product_up
+from accounting.relations import Relation
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from accounting.arguments import WORDS
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
 from accounting.price import NOTHING
+from accounting.relations import WORDS
 from accounting.remaining import Remaining, stated
 from accounting.report import fullest_of
 from accounting.wording import in_words

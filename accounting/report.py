@@ -20,7 +20,6 @@ from typing import IO, Any
 
 import numpy as np
 
-from accounting.arguments import WORDS
 from accounting.budget import NOTHING, Budget
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
@@ -41,6 +40,7 @@ from accounting.page.spent import (
     units_in_words,
 )
 from accounting.page.templates import asset, card, template
+from accounting.relations import WORDS
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 from accounting.strict_json import read_json

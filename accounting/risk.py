@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
 from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
 from accounting.numbers import SUM_UP, Floats, next_up
+from accounting.relations import Relation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import RelationMismatch
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.frozen import Count, Frozen, Positive
 from accounting.numbers import Floats
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 
 Norm = Literal["l1", "l2"]

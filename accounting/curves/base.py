@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting import risk
-from accounting.arguments import Relation
 from accounting.convert import bounds
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve, RelationMismatch
-from accounting.frozen import Frozen, Registry
+from accounting.frozen import Frozen
 from accounting.numbers import Floats
+from accounting.registry import Registry
+from accounting.relations import Relation
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, cast, final
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from accounting.arguments import MOST_COUNT, Relation, checked_integer
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.convert.pld.hull import Hull, Largest, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts_up, one_relation
@@ -25,6 +25,7 @@ from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
 from accounting.numbers import Floats, decimal_sum, next_up
+from accounting.relations import Relation
 
 
 class DelegatingCurve(Curve, ABC):

@@ -15,7 +15,6 @@ from typing import Annotated, Literal, final
 import numpy as np
 from pydantic import Field
 
-from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
@@ -23,6 +22,7 @@ from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
 from accounting.frozen import Count, Positive
 from accounting.numbers import Floats, product_up
+from accounting.relations import Relation
 
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
 

@@ -16,7 +16,6 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 from sqlalchemy import select
 
 from accounting.address import masked, without_password
-from accounting.arguments import Relation
 from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
@@ -53,6 +52,7 @@ from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, 
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
 from accounting.refusals import BudgetExceeded
+from accounting.relations import Relation
 from accounting.remaining import Remaining
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, final, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.budget import RECORDED, Budget, Price
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError, InvalidBudget
@@ -37,6 +37,7 @@ from accounting.ledger.stored_text import (
     digest,
     optional_text,
 )
+from accounting.relations import Relation
 from accounting.strict_json import read_json
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota", "retire"]

@@ -27,7 +27,6 @@ from sqlalchemy import (
     select,
 )
 
-from accounting.arguments import Relation
 from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError
@@ -57,6 +56,7 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import digest
+from accounting.relations import Relation
 
 Kind = (
     Literal[

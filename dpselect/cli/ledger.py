@@ -20,7 +20,6 @@ from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve
-from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
@@ -36,6 +35,7 @@ from accounting.ledger import (
 )
 from accounting.ledger.request import Terms, require_known
 from accounting.price import NOTHING
+from accounting.relations import Relation
 from accounting.remaining import Remaining, stated
 from accounting.strict_json import read_json
 from accounting.wording import in_words, percent_up

@@ -11,7 +11,8 @@ from rich.console import Group
 from rich.text import Text
 from typer import Argument, echo
 
-from accounting.frozen import Frozen, kind_of
+from accounting.frozen import Frozen
+from accounting.registry import kind_of
 from dpselect import Sensitivity
 from dpselect.cli import guard, out
 from dpselect.errors import InvalidRequest

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Budget, Curve, GaussianDP
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Probability, Real
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up

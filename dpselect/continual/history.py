@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, Unpack, final
 import numpy as np
 
 from accounting import Curve
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
 from accounting.numbers import Floats
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.continual.continual_top_k import thresholds
 from dpselect.continual.means import RATES, Means
 from dpselect.errors import InvalidRequest

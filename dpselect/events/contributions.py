@@ -16,8 +16,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import Relation
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.dialect import Dialect
 from dpselect.events.not_pickled import NotPickled

@@ -11,10 +11,10 @@ from typing import Any, NoReturn, Self, cast, final
 
 import numpy as np
 
-from accounting.arguments import Relation
 from accounting.errors import ForeignProcess
 from accounting.numbers import Integers
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalog import Labels, named
 from dpselect.events.contributions import (

@@ -10,8 +10,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import Relation
 from accounting.numbers import Integers
+from accounting.relations import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.catalog import Labels, aligned, named, places
 from dpselect.events.contributions import (

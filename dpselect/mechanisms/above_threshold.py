@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
-from accounting.arguments import Relation
 from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector

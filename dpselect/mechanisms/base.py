@@ -32,10 +32,11 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
 from accounting import Curve
-from accounting.arguments import Relation
-from accounting.frozen import Frozen, Registry
+from accounting.frozen import Frozen
 from accounting.guarantee import Summable
 from accounting.numbers import Floats
+from accounting.registry import Registry
+from accounting.relations import Relation
 from dpselect.errors import (
     DomainMismatch,
     InvalidMechanism,

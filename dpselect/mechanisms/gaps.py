@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import BoundedRange, Curve
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve

@@ -16,12 +16,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.numbers import Flags, Floats, Integers, decimal_sum
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, mixture, require_enumerable
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set

@@ -25,9 +25,9 @@ from accounting import (
     RenyiTable,
     tighter,
 )
-from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from accounting.numbers import Flags, Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, require_enumerable
 from dpselect.mechanisms.gaps import (

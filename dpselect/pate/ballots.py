@@ -16,9 +16,10 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
 from accounting.frozen import Count
 from accounting.numbers import Flags, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, MechanismInput
 from dpselect.sampling import Sampler

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError, located
-from accounting.frozen import kind_of
+from accounting.registry import kind_of
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice, default_mechanism

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting.address import masked
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Real
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.sources.base import Column

@@ -12,7 +12,7 @@ from typing import Any, Self, final
 
 from accounting import Budget
 from accounting.address import without_password
-from accounting.arguments import Relation
+from accounting.relations import Relation
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Clip, require_weights

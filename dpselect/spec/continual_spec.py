@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field, SkipValidation, field_validator, model_validator
 
 from accounting import Budget
-from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
+from accounting.relations import Relation
 from accounting.wording import format_number
 from dpselect.continual.continual_top_k import ITEMS_PER_PERIOD, HorizonClip, Over
 from dpselect.events.file_options import FileOptions

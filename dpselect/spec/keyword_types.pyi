@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 from pydantic import Field
 
 from accounting import Ledger
-from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
+from accounting.relations import Relation
 from dpselect.continual.continual_top_k import Over
 from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit

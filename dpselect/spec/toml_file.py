@@ -13,7 +13,8 @@ from pydantic import Field, SkipValidation, create_model, model_validator
 from accounting import AccountingError, Budget
 from accounting.address import masked, revealed
 from accounting.files import new_file, read_text
-from accounting.frozen import Real, kind_of
+from accounting.frozen import Real
+from accounting.registry import kind_of
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism
 from dpselect.mechanisms.base import WHY_NOT_TOP_K

@@ -18,9 +18,9 @@ from dp_accounting import dp_event
 from scipy.stats import norm
 
 import accounting as acc
-from accounting.arguments import Relation
 from accounting.dp_events import dp_sgd, from_dp_event
 from accounting.errors import NoEquivalent
+from accounting.relations import Relation
 
 
 class Fact(NamedTuple):

@@ -245,9 +245,6 @@ accounting/files.py
                 os.fsync(file.fileno())¶    sync_folder(path.parent)¶ =>         os.fsync(file.fileno())¶
     dpselect/cli/test_continual.py::test_a_link_to_an_output_stays_a_link
         elif path.is_symlink(): => elif False:
-accounting/frozen.py
-    test_imports.py::test_one_kind_is_found_without_importing_the_others
-        if name.lower() == kind.replace("_", ""): => if True:
 accounting/filter.py
     laws/test_budget_failures.py::test_fifty_fiftieths_are_charged_and_not_one_more
         if total.failure > @@self._failure:
@@ -451,6 +448,9 @@ accounting/wording.py
     accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
         rounded(value, ROUND_CEILING, digits) => rounded(value, "ROUND_HALF_EVEN", digits)
         rounded(value, ROUND_FLOOR, digits) => rounded(value, ROUND_CEILING, digits)
+accounting/registry.py
+    test_imports.py::test_one_kind_is_found_without_importing_the_others
+        if name.lower() == kind.replace("_", ""): => if True:
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
         (1, conversion), (1, @failures)
