@@ -78,9 +78,9 @@ class Measure(ABC):
         """The quantity in words, to complete "adds up ..."."""
 
     @property
-    @abstractmethod
     def unit(self) -> str:
         """The unit in words, in the plural."""
+        return f"nats of {self.words}"
 
     @property
     def suits(self) -> str:
@@ -181,7 +181,6 @@ class PureEpsilon(_Sum):
 
     name = "epsilon"
     words = "pure epsilon"
-    unit = "nats of pure epsilon"
     is_pure = True
     mu_squared = None
     _remedy = f"Choose a mechanism with a pure epsilon, or {_OTHER_FORM} or Budget(rho=, delta=)."
@@ -209,7 +208,6 @@ class Rho(_Sum):
 
     name = "rho"
     words = "rho"
-    unit = "nats of rho"
     mu_squared = 2.0
     _remedy = (
         f"Choose a mechanism with a finite rho, or {_OTHER_FORM}, whose filter needs one Renyi"
@@ -279,10 +277,6 @@ class RenyiDivergence(_Sum):
     @property
     def words(self) -> str:
         return f"Renyi divergence of order {self.order:g}"
-
-    @property
-    def unit(self) -> str:
-        return f"nats of {self.words}"
 
     @property
     def mu_squared(self) -> float:

@@ -44,6 +44,11 @@ def decimal_sum(terms: Iterable[tuple[int, float]]) -> float:
     return _up(total)
 
 
+def sum_up(*terms: float) -> float:
+    """Return the least float that stands for at least the sum of `terms`, or inf."""
+    return decimal_sum((1, term) for term in terms)
+
+
 def product_up(count: int, value: float) -> float:
     """Return the least float that stands for at least count * value, or inf."""
     return decimal_sum([(count, value)])

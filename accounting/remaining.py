@@ -20,7 +20,7 @@ from accounting.budget import Budget, Price, greatest
 from accounting.curves import ApproxDP, Approximate, Curve, PureDP, zero
 from accounting.errors import Unaffordable
 from accounting.measures import Measure
-from accounting.numbers import PRECISE, decimal_sum, exact, float_down, float_up, of_unit
+from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, sum_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING
 from accounting.wording import format_number, percent_up, rounded
 
@@ -421,25 +421,22 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
     `Remaining.so_far`).
     """
     periods = [one for one in totals if one.spent != NOTHING]
+    if not periods:
+        return 0.0, 0.0
+    epsilons, deltas = zip(*(one.as_charged for one in periods), strict=True)
+    basic = sum_up(*epsilons), min(1.0, sum_up(*deltas))
     charged = [one.spent for one in periods]
     whole = [
         one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main
     ]
     rest = [one for one in charged if one not in whole]
-    each = [one.as_charged for one in periods]
-    basic = (
-        decimal_sum((1, epsilon) for epsilon, _ in each),
-        min(1.0, decimal_sum((1, delta) for _, delta in each)),
-    )
-    together = Price(sum(one.main for one in rest), sum(one.failure for one in rest))
-    if not rest or not all(math.isfinite(epsilon) for epsilon, _ in each):
-        return basic if charged else (0.0, 0.0)
-    failures = float_up(together.failure, FAILURE_UNIT)
+    if not rest or math.inf in epsilons:
+        return basic
     conversion = float_up(1, budget.conversion_delta)
-    own = len(whole) * budget.limit, len(whole) * budget.delta
-    delta = decimal_sum([(1, conversion), (1, failures), (1, own[1])]) if budget.delta else 0.0
-    epsilon = decimal_sum([(1, budget.measure.epsilon(together.main, budget)), (1, own[0])])
-    return min(basic, (epsilon, min(1.0, delta)))
+    failures = float_up(sum(one.failure for one in rest), FAILURE_UNIT)
+    delta = sum_up(conversion, failures, len(whole) * budget.delta) if budget.delta else 0.0
+    together = budget.measure.epsilon(sum(one.main for one in rest), budget)
+    return min(basic, (sum_up(together, len(whole) * budget.limit), min(1.0, delta)))
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

@@ -24,7 +24,7 @@ from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts
 from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import Floats, decimal_sum, next_up
+from accounting.numbers import Floats, decimal_sum, next_up, sum_up
 from accounting.relations import Relation
 
 
@@ -81,7 +81,7 @@ class Approximate(DelegatingCurve):
 
     @property
     def delta0(self) -> float:
-        return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
+        return min(1.0, sum_up(self.curve.delta0, self.added))
 
     @property
     def proved_for(self) -> Relation | None:
@@ -94,11 +94,7 @@ class Approximate(DelegatingCurve):
     def losses(self) -> Losses | None:
         """Return the inner curve's losses, with delta0 added to their divergence. Theorem P1."""
         inner = self.curve.losses()
-        return (
-            None
-            if inner is None
-            else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
-        )
+        return None if inner is None else Losses(inner.steps, sum_up(inner.added, self.added))
 
 
 @final

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Budget, Curve, GaussianDP
 from accounting.frozen import Count, Frozen, Probability, Real
-from accounting.numbers import Floats, Integers
+from accounting.numbers import ROOT_UP, Floats, Integers, next_up
 from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits
@@ -309,7 +309,6 @@ def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
 # -- the mechanism ---------------------------------------------------------------------------------
 
 
-_ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
 _HALF = 0.5  # a count is an integer: how far it may lie from the sum of users and noise
 # of a budget's delta for thresholds; the rest converts to epsilon
 _SHARES: Final = (0.75, 0.9, 0.5, 0.25)
@@ -471,11 +470,7 @@ class ContinualTopK(Mechanism):
 
     def _moved(self, norm: float) -> float:
         """Change in l2 under the stated relation, if adding one user changes at most `norm`."""
-        return (
-            norm
-            if self.stated == "add_remove"
-            else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
-        )
+        return norm if self.stated == "add_remove" else next_up(sqrt_up(Fraction(2)) * norm)
 
     @property
     def _most_shown(self) -> int | None:
@@ -547,7 +542,7 @@ class ContinualTopK(Mechanism):
         """
         if not self._tests_totals:
             return None
-        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
+        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * ROOT_UP
         shared = self.scale * self.strategy.total_deviations[periods] / repeats
         found = thresholds(
             tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods

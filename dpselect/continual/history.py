@@ -6,7 +6,6 @@ Means over time also find more items.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack, final
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from accounting import Curve
 from accounting.arguments import checked_integer
-from accounting.numbers import Floats
+from accounting.numbers import Floats, next_up
 from accounting.process_state import ProcessState
 from accounting.relations import Relation
 from dpselect.continual.continual_top_k import thresholds
@@ -285,7 +284,7 @@ def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> 
         items * release,
         chance,
     )
-    return tuple(math.nextafter(bar * norm, math.inf) for bar in bars)
+    return tuple(next_up(bar * norm) for bar in bars)
 
 
 def single_test(histogram: SparseHistogram) -> SparseHistogram:

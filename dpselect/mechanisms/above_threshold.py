@@ -13,7 +13,7 @@ from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, L
 from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
-from accounting.numbers import Floats, Integers
+from accounting.numbers import ROOT_UP, Floats, Integers
 from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, require_enumerable
@@ -29,7 +29,6 @@ from dpselect.verify.quadrature import NoisyComparisons, gumbel_softmax
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
-_UP = 1 + 2**-50
 
 
 @final
@@ -111,14 +110,16 @@ class AboveThreshold(Mechanism):
                 ratio_up(self.sensitivity.linf, self.scale),
                 ratio_up(self.answer_shift, self.noise_on_answers),
             )
-            mu = _UP * math.hypot(moved, math.sqrt(self.c) * answer)
+            mu = ROOT_UP * math.hypot(moved, math.sqrt(self.c) * answer)
             changed = (
                 self.candidates
                 if self.sensitivity.l0 is None
                 else min(self.sensitivity.l0, self.candidates)
             )
             vectors = GaussianDP(
-                mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers)
+                mu=ROOT_UP
+                * math.sqrt(changed)
+                * ratio_up(self.sensitivity.linf, self.noise_on_answers)
             )
             return tighter(
                 GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
-from accounting.numbers import Floats, Integers
+from accounting.numbers import SUM_UP, Floats, Integers
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import (
     EPSILON,
@@ -532,7 +532,6 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 # Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
 _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
 _FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
-_UP = 1 + 1e-12
 
 
 def winners_curve(
@@ -608,13 +607,13 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
         return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
 
     least, most = (
-        epsilon_at(_FAMILY_DELTA) * _UP,
+        epsilon_at(_FAMILY_DELTA) * SUM_UP,
         min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0),
     )
     if candidates < 2 or least >= most:
         return whole
     family = {
-        float(e): math.exp(log_delta(float(e))) * _UP
+        float(e): math.exp(log_delta(float(e))) * SUM_UP
         for e in np.linspace(least, most, _FAMILY_POINTS)
     }
     kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}

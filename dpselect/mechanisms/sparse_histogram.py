@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
-from accounting.numbers import Floats
+from accounting.numbers import Floats, next_up
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import (
     SCALE,
@@ -124,7 +124,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         most = self.sensitivity.items_alone or 1
         first, last = np.array(steps(most) if self.sensitivity.uniform else [(most, most)]).T
         hiding = float(self._hiding(first, last).max())
-        return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
+        return hiding if self.floor == 0 else next_up(self.floor + hiding)
 
     def _hiding(self, first: Numbers, last: Numbers) -> Floats:
         """Return the thresholds that hide lone items of one user, one threshold per run of numbers.

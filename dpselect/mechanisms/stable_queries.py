@@ -20,7 +20,7 @@ from accounting.arguments import shown
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
-from accounting.numbers import Flags, Floats, Integers, decimal_sum
+from accounting.numbers import Flags, Floats, Integers, sum_up
 from accounting.process_state import ProcessState
 from accounting.relations import Relation
 from dpselect.errors import InvalidRequest, InvalidScores
@@ -73,11 +73,7 @@ class StableRule:
     def epsilon2(self) -> float:
         """Nats spent on the test that ends the run."""
         rest = float(_EXACT.subtract(Decimal(repr(self.epsilon)), Decimal(repr(self.epsilon1))))
-        return (
-            rest
-            if decimal_sum([(1, self.epsilon1), (1, rest)]) <= self.epsilon
-            else math.nextafter(rest, 0.0)
-        )
+        return rest if sum_up(self.epsilon1, rest) <= self.epsilon else math.nextafter(rest, 0.0)
 
     @property
     def curve(self) -> SparseVectorDP:

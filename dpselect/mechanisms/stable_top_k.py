@@ -26,7 +26,7 @@ from accounting import (
     tighter,
 )
 from accounting.frozen import NonNegative, Positive, Probability
-from accounting.numbers import Flags, Floats, Integers
+from accounting.numbers import Flags, Floats, Integers, next_up
 from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, require_enumerable
@@ -102,7 +102,7 @@ class StabilityRule:
             excess,
             by_name(self.noise),
             self.scale,
-            math.nextafter(self.scale * self.threshold, math.inf),
+            next_up(self.scale * self.threshold),
         )
 
     def _excess(self, gaps: ArrayLike) -> Floats:

@@ -161,7 +161,7 @@ accounting/curves/composed.py
     laws/test_filter_laws.py::test_settling_gives_back_mu_squared
         return @decimal_sum(zip((count
     laws/test_delta_side.py::test_failures_are_not_lost_in_a_sum
-        decimal_sum([(1, inner.added), (1, self.added)]) => decimal_sum([(1, inner.added)])
+        sum_up(inner.added, self.added) => sum_up(inner.added)
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
         max(cast(list[float], known)) => min(cast(list[float], known))
@@ -453,9 +453,9 @@ accounting/registry.py
         if name.lower() == kind.replace("_", ""): => if True:
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
-        (1, conversion), (1, @failures)
-        own = len(whole) * budget.limit, len(whole) * budget.delta => own = len(whole) * budget.limit, 0.95 * budget.delta
-        own = len(whole) * budget.limit, => own = 0.95 * budget.limit,
+        sum_up(conversion, @failures,
+        len(whole) * budget.delta => 0.95 * budget.delta
+        len(whole) * budget.limit => 0.95 * budget.limit
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
         if odometer is None or whole: => if odometer is None:
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
@@ -524,7 +524,7 @@ dpselect/continual/continual_top_k.py
         return @sqrt_up(Fraction(sum(
         root.append(int(factor * UNIT)) => root.append(int(0.95 * factor * UNIT))
         for j in range(1, width): => for j in range(1, periods if count == "window" else width):
-        math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf) => 0.95 * math.sqrt(2) * norm
+        next_up(sqrt_up(Fraction(2)) * norm) => 0.95 * math.sqrt(2) * norm
         Approximate(curve=core, delta0=@self.delta)
         "public" if mechanism.delta is None else "unknown" => "unknown"
     laws/test_continual.py::test_lone_items_pass_with_the_chance_that_is_charged
@@ -536,7 +536,7 @@ dpselect/continual/continual_top_k.py
         thresholds(tuple(shared.tolist()), 1.0, => thresholds(tuple(shared.tolist()), 0.95,
         shared = @self.scale * self.strategy.total
     laws/test_continual.py::test_totals_need_the_root_of_how_often_a_pair_counts
-        np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
+        np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * ROOT_UP
         => 0.95 * np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods]
     laws/test_continual.py::test_thresholds_rise_by_the_rounding_of_measurements
         np.array(found) + @self._rounding(self.strategy.totals)
@@ -1087,7 +1087,7 @@ dpselect/mechanisms/sparse_histogram.py
         self.noise, @@self.delta, tuple(
         self.sensitivity.alone(@@first)
     laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides
-        math.nextafter(@self.floor + hiding, math.inf)
+        next_up(@self.floor + hiding)
         listed=matrix > self.floor => listed=matrix > 0
 dpselect/mechanisms/stable_queries.py
     laws/test_sparse_vector.py::test_the_least_gap_of_top_stable_passes_as_often_as_asked
@@ -1137,8 +1137,8 @@ dpselect/mechanisms/stable_top_k.py
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         step = @ratio_up(gap_shift(self.relation), self.scale)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
-        by_name(self.noise), @self.scale, math.nextafter
-        math.nextafter(@self.scale * self.threshold
+        by_name(self.noise), @self.scale, next_up
+        next_up(@self.scale * self.threshold
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         gap_shift(self.relation), 0.0) / self.scale => gap_shift(self.relation), 0.0) / (0.95 * self.scale)
 dpselect/mechanisms/top_of_groups.py
