@@ -1,5 +1,4 @@
 from . import accountant as accountant
-from . import arguments as arguments
 from . import budget as budget
 from . import calibration as calibration
 from . import curves as curves
@@ -9,6 +8,7 @@ from . import filter as filter
 from . import guarantee as guarantee
 from . import ledger as ledger
 from . import price as price
+from . import relations as relations
 from . import remaining as remaining
 from . import risk as risk
 from .accountant import Accountant as Accountant
@@ -37,6 +37,6 @@ from .filter import PrivacyFilter as PrivacyFilter
 from .group import group_privacy as group_privacy
 from .guarantee import parallel as parallel
 from .ledger import Ledger as Ledger
-from .remaining import BudgetExceeded as BudgetExceeded
+from .refusals import BudgetExceeded as BudgetExceeded
 
 DISTRIBUTION: str

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, cast, final
 
-from accounting.arguments import Relation, checked_integer, same_relation
+from accounting.arguments import checked_integer
 from accounting.convert import bounds
 from accounting.convert.bounds import Route
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
-from accounting.guarantee import HasCurve, common_relation, curve_and_relation
+from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.relations import Relation, common_relation, same_relation
 from accounting.sections import Section, Sectioned, priced
 from accounting.wording import format_number, rounded_up
 

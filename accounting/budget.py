@@ -6,83 +6,50 @@ import math
 from collections.abc import Callable, Iterator
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, ValidationInfo, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
-from accounting.curves import (
-    ZCDP,
-    AnyCurve,
-    ApproxDP,
-    Approximate,
-    BoundedRange,
-    Composed,
-    Curve,
-    GaussianDP,
-    LaplaceDP,
-    PureDP,
-)
+from accounting.curves import AnyCurve, Curve
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
 from accounting.guarantee import HasCurve, curve_and_relation
-from accounting.numbers import exact, float_down, float_up, units_up
-from accounting.price import (
-    FAILURE_UNIT,
-    MAIN_UNIT,
-    MOST,
-    NOTHING,
+from accounting.measures import (
     Measure,
-    Price,
-    in_words,
-    itemised,
-    main_cost,
+    PureEpsilon,
+    Releases,
+    RenyiDivergence,
+    Rho,
+    SquaredMu,
+    gaussian_capacity,
+    renyi_capacity,
 )
+from accounting.numbers import (
+    DOWN,
+    Floats,
+    exact,
+    float_down,
+    float_up,
+    next_up,
+    units_down,
+    units_up,
+)
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Price
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number
 
-Floats = NDArray[np.float64]
 Order = float | Literal["inf", "gaussian"]
 
-# Own contexts: the caller's may have any precision.
-_PRECISE = Context(prec=60)
-_DOWN = Context(prec=400, rounding=ROUND_FLOOR)
-# Decimal's ln is correctly rounded to 60 digits; this covers the few operations around it.
-_GUARD = Decimal("1e-40")
 _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)
 _ROUNDS, _POINTS = 4, 17
-_MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
-# a smaller parameter is a smaller guarantee
-_ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
 RECORDED = "recorded"  # the context in which what a ledger has recorded is read
 _VERSIONS = 1.001  # by how much what was admitted may cost more by another version's conversion
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
-
-
-_INSTEAD: dict[Measure, str] = {
-    "epsilon": (
-        "Choose a mechanism with a pure epsilon, or state a new budget as Budget(epsilon=, delta=) "
-        "or Budget(rho=, delta=)."
-    ),
-    "rho": (
-        "Choose a mechanism with a finite rho, or state a new budget as Budget(epsilon=, delta=),"
-        " whose filter needs one Renyi order only."
-    ),
-    "mu^2": (
-        "Choose Gaussian noise, or state a new budget with a Renyi order: Budget(epsilon=, delta=)"
-        " or Budget.for_workload(curve=)."
-    ),
-}
-_OTHER_ORDER = (
-    "Choose a mechanism whose Renyi divergence is finite there, or state a new budget by"
-    " Budget.for_workload(curve=)."
-)
-_DECLARED = "The budget of a declared dataset stays as it is."
 
 
 def _order(value: object) -> object:
@@ -232,7 +199,7 @@ class Budget(Frozen, Sectioned):
     def _fix_filter(self) -> None:
         """Store the defaults in the fields, so that later versions cannot choose other ones."""
         if self.failure is None:
-            half = float_down(_DOWN.divide(exact(self.delta), Decimal(2)))
+            half = float_down(DOWN.divide(exact(self.delta), Decimal(2)))
             object.__setattr__(self, "failure", self.delta if self.order == "inf" else half)
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
             raise ValueError(
@@ -244,16 +211,13 @@ class Budget(Frozen, Sectioned):
             # on the budget alone.
             epsilon, delta = self.limit, float(self.conversion_delta)
             order, most = _argmax(lambda orders: _capacities(epsilon, delta, orders) / orders, ())
-            pays = most > 0 and _renyi_capacity(epsilon, exact(delta), order) > 0
+            pays = most > 0 and renyi_capacity(epsilon, exact(delta), order) > 0
             object.__setattr__(self, "order", order if pays else "inf")
-        if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
+        if self.order == "gaussian" and units_down(self.measure.capacity(self), MAIN_UNIT) == 0:
             raise ValueError(
                 "order='gaussian' leaves less than mu = 1e-6 to spend. Raise epsilon or delta"
             )
-        if (
-            isinstance(self.order, float)
-            and _renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0
-        ):
+        if isinstance(self.order, float) and self.measure.capacity(self) <= 0:
             raise ValueError(
                 f"order={self.order!r} converts to more than epsilon={self.epsilon!r} before"
                 " anything is spent. Raise the order"
@@ -336,7 +300,7 @@ class Budget(Frozen, Sectioned):
     @property
     def conversion_delta(self) -> Decimal:
         """The part of delta, exact, that pays for converting the sum of charges into epsilon."""
-        return _DOWN.subtract(exact(self.delta), exact(self.failure or 0.0))
+        return DOWN.subtract(exact(self.delta), exact(self.failure or 0.0))
 
     # -- a plan that is fixed in advance -----------------------------------------------------------
 
@@ -380,18 +344,14 @@ class Budget(Frozen, Sectioned):
 
     @property
     def measure(self) -> Measure:
-        """The quantity that main prices add up, or the order of a Renyi divergence."""
-        if self.form == "zcdp":
-            return "rho"
+        """The quantity that main prices add up."""
+        if self.rho is not None:
+            return Rho()
         if self.release is not None:
-            return "release"
-        return (
-            "mu^2"
-            if self.order == "gaussian"
-            else self.order
-            if isinstance(self.order, float)
-            else "epsilon"
-        )
+            return Releases(self.release, self.releases or 0)
+        if isinstance(self.order, float):
+            return RenyiDivergence(self.order)
+        return SquaredMu() if self.order == "gaussian" else PureEpsilon()
 
     @cached_property
     def capacity(self) -> Price:
@@ -409,19 +369,9 @@ class Budget(Frozen, Sectioned):
         # that of a release is part of its plan
         failure = self.failure if self.form == "approximate" else self.delta
         return Price(
-            min(MOST, rounded_down(self._main_capacity, MAIN_UNIT)),
-            rounded_down(exact(failure or 0.0), FAILURE_UNIT),
+            min(MOST, units_down(self.measure.capacity(self), MAIN_UNIT)),
+            units_down(exact(failure or 0.0), FAILURE_UNIT),
         )
-
-    @property
-    def _main_capacity(self) -> Decimal:
-        if self.release is not None:
-            return Decimal(self.releases or 0)
-        if isinstance(self.order, float):
-            return _renyi_capacity(self.limit, self.conversion_delta, self.order)
-        if self.order == "gaussian":
-            return _gaussian_capacity(self.limit, float_down(self.conversion_delta))
-        return exact(self.limit)
 
     def price(self, curve: Curve | HasCurve) -> Price:
         """Return the price that the filter charges for `curve`, rounded up.
@@ -442,7 +392,7 @@ class Budget(Frozen, Sectioned):
         if whole.main > 0 and self.admits(curve):
             return whole
         if price is None:
-            raise Unaffordable(self._why_not(curve))
+            raise Unaffordable(self.measure.why_no_price(curve, self))
         return price
 
     def unused(self, whole: Curve, part: Curve) -> Price:
@@ -453,7 +403,7 @@ class Budget(Frozen, Sectioned):
         price, used = self._itemised(whole), self._itemised(part)
         # A release holds its own chance of failure, which stays charged.
         if (
-            self.release is not None
+            self.measure.is_counted
             or price is None
             or used is None
             or not self.fits(NOTHING, price)
@@ -462,40 +412,8 @@ class Budget(Frozen, Sectioned):
         return Price(max(0, price.main - used.main), 0)
 
     def _itemised(self, curve: Curve) -> Price | None:
-        if self.release is not None:
-            count = _releases_in(curve, self.release)
-            return None if count is None else Price(int(count / MAIN_UNIT), 0)
-        return (
-            None
-            if curve.delta0 > 0 and self.capacity.failure == 0
-            else itemised(curve, self.measure)
-        )
-
-    def _why_not(self, curve: Curve) -> str:
-        if self.release is not None:
-            return (
-                f"this {type(curve).__name__} is not paid for by a budget that was declared for"
-                f" releases of {self.release!r} and smaller ones of that kind. Lower its cost,"
-                " add the declared noise, or declare another dataset with a budget for it"
-            )
-        name, measure = type(curve).__name__, self.measure
-        if curve.delta0 > 0 and self.capacity.failure == 0:
-            return (
-                f"{name} may fail with probability {format_number(curve.delta0)}, and {self!r} has"
-                f" no failure probability of at least {FAILURE_UNIT} to spend. Choose a mechanism"
-                " without delta, or state a new budget with a delta (or a larger failure)."
-                f" {_DECLARED}"
-            )
-        if math.isfinite(main := main_cost(curve, measure)):
-            return (
-                f"{name} costs {main:g} nats, which offers no privacy and is more than a filter"
-                " can count (9e6 nats). Add noise."
-            )
-        remedy = _INSTEAD.get(measure, _OTHER_ORDER)
-        return (
-            f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {remedy}"
-            f" {_DECLARED}"
-        )
+        price = self.measure.price(curve)
+        return None if price is not None and price.failure > 0 == self.capacity.failure else price
 
     def cost_of_each(self, curve: Curve | HasCurve, charges: int | Fraction) -> float:
         """Return the filter's cost of `charges` separate charges of `curve`, in `limit`'s unit.
@@ -509,9 +427,7 @@ class Budget(Frozen, Sectioned):
             return math.inf
         share = self.limit * (total.main / self.capacity.main)
         return (
-            min(share, self.limit)
-            if self.fits(NOTHING, total)
-            else max(share, math.nextafter(self.limit, math.inf))
+            min(share, self.limit) if self.fits(NOTHING, total) else max(share, next_up(self.limit))
         )
 
     def failure_of_each(self, charges: int | Fraction) -> float:
@@ -575,7 +491,7 @@ def greatest(admits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-__all__ = ["NOTHING", "Budget", "Measure", "Price"]
+__all__ = ["NOTHING", "Budget", "Price"]
 
 
 def checked_budget(budget: object) -> Budget:
@@ -586,76 +502,6 @@ def checked_budget(budget: object) -> Budget:
             " Budget(epsilon=1.0)"
         )
     return budget
-
-
-def _releases_in(curve: Curve, release: Curve) -> int | None:
-    """Return the least number of copies of `release` known to cover `curve`; None if there is none.
-
-    A curve that is free counts 0.
-    """
-    if curve.core_epsilon == 0 and curve.delta0 == 0:
-        return 0
-    if _is_covered(curve, release):
-        return 1
-    if not isinstance(curve, Composed):
-        return None
-    if isinstance(release, Composed):  # a plan may be the release's own parts again and again
-        count = -(-curve.parts[0][0] // release.parts[0][0])
-        return count if Composed.of([(count, release)]) == curve else None
-    if all(_is_covered(part, release) for _, part in curve.parts):
-        return sum(count for count, _ in curve.parts)
-    return None
-
-
-def _is_covered(curve: Curve, release: Curve) -> bool:
-    """Return True if every mechanism that satisfies `curve` is seen to satisfy `release`.
-
-    The two are equal, or of one kind with no larger parameter.
-    """
-    if curve == release:
-        return True
-    if isinstance(curve, Approximate) and isinstance(release, Approximate):
-        return curve.added <= release.added and _is_covered(curve.curve, release.curve)
-    if isinstance(curve, ApproxDP) and isinstance(release, ApproxDP):
-        return curve.epsilon0 <= release.epsilon0 and curve.failure <= release.failure
-    if isinstance(curve, _ORDERED) and isinstance(release, _ORDERED):
-        return type(curve) is type(release) and curve.parameter <= release.parameter
-    return False
-
-
-@lru_cache(maxsize=256)
-def _renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
-    """Return the largest Renyi divergence that implies (epsilon, delta)-DP, rounded down.
-
-    It is negative if there is none. Proposition 12 of Canonne, Kamath and Steinke (2020), solved
-    for the divergence. Theorem F4.
-    """
-    a, one = exact(order), Decimal(1)
-    gain = _PRECISE.ln(_PRECISE.subtract(one, _PRECISE.divide(one, a)))
-    price = _PRECISE.divide(_PRECISE.ln(_PRECISE.multiply(delta, a)), _PRECISE.subtract(a, one))
-    return _PRECISE.subtract(_PRECISE.add(_PRECISE.subtract(exact(epsilon), gain), price), _GUARD)
-
-
-@lru_cache(maxsize=256)
-def _gaussian_capacity(epsilon: float, delta: float) -> Decimal:
-    """Return the square of the largest mu for which GaussianDP(mu) is (epsilon, delta)-DP.
-
-    It is rounded down, and 0 if there is no such mu. Theorem F9.
-    """
-    low, high = 0.0, 1.0
-    while high < _MOST_MU and GaussianDP(mu=high).profile(epsilon) <= delta:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (
-            (middle, high) if GaussianDP(mu=middle).profile(epsilon) <= delta else (low, middle)
-        )
-    return _DOWN.multiply(Decimal(low), Decimal(low))
-
-
-def anytime_overhead(delta: float, order: float) -> Decimal:
-    """Overhead ln(1/delta)/(order - 1), rounded up, of a guarantee at all times. Theorem F6."""
-    price = _PRECISE.divide(_PRECISE.ln(exact(delta)), _PRECISE.subtract(exact(order), Decimal(1)))
-    return _PRECISE.subtract(_GUARD, price)
 
 
 def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
@@ -675,7 +521,7 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
 
         renyi, gaussian = (
             _argmax(repetitions, curve.table_orders),
-            float(_gaussian_capacity(epsilon, left)) / curve.mu_squared,
+            float(gaussian_capacity(epsilon, left)) / curve.mu_squared,
         )
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 
@@ -699,15 +545,8 @@ def _crossing(falling: Callable[[float], float], most: float) -> float:
     return low
 
 
-def rounded_down(value: Decimal, unit: Decimal) -> int:
-    """Return `value` in whole units, rounded down, at least 0."""
-    return max(
-        0, int(_DOWN.divide(value, unit).to_integral_value(rounding=ROUND_FLOOR, context=_DOWN))
-    )
-
-
 def _capacities(epsilon: float, delta: float, orders: Floats) -> Floats:
-    """Approximate `_renyi_capacity` in floating point, only to choose an order."""
+    """Approximate `renyi_capacity` in floating point, only to choose an order."""
     return np.maximum(
         0.0, epsilon - np.log1p(-1 / orders) + (math.log(delta) + np.log(orders)) / (orders - 1)
     )

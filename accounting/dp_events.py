@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import MOST_COUNT, Relation, checked_integer, same_relation
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -44,6 +44,8 @@ from accounting.curves.repeat_and_select import (
 )
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
+from accounting.numbers import SUM_UP, next_down, next_up
+from accounting.relations import Relation, same_relation
 from accounting.strict_json import read_json
 
 
@@ -105,19 +107,21 @@ def _amplified(curve: Curve, rate: float) -> Curve:
     Theorem G5, for Poisson samples under add_remove and samples of fixed size under replace_one.
     """
     if isinstance(curve, PureDP | ApproxDP):
-        epsilon, delta = _less(curve.core_epsilon, rate), _times(rate, curve.delta0)
+        epsilon = _sampled_epsilon(curve.core_epsilon, rate)
+        delta = _sampled_delta(rate, curve.delta0)
         return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     points = [
-        (_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)
+        (_sampled_epsilon(epsilon, rate), _sampled_delta(rate, delta))
+        for epsilon, delta in sampled_profile(curve)
     ]
     return as_table(points, type(curve).__name__)
 
 
-def _times(rate: float, delta: float) -> float:
+def _sampled_delta(rate: float, delta: float) -> float:
     return math.nextafter(rate * delta, 1.0) if delta > 0 else 0.0
 
 
-def _less(epsilon: float, rate: float) -> float:
+def _sampled_epsilon(epsilon: float, rate: float) -> float:
     """Return ln(1 + rate (e^epsilon - 1)), rounded up."""
     if epsilon > 700:
         return epsilon
@@ -298,11 +302,11 @@ def _randomized_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
         )
     if buckets == 1 or noise == 1:
         return zero()
-    epsilon = math.log1p(buckets * (1 - noise) / noise) * _OUTWARD
+    epsilon = math.log1p(buckets * (1 - noise) / noise) * SUM_UP
     if buckets == 2:
         return PureDP(epsilon=epsilon)
     return ProfileTable(
-        epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0]
+        epsilons=[0.0, epsilon], deltas=[min((1 - noise) * SUM_UP, math.tanh(epsilon / 2)), 0.0]
     )
 
 
@@ -323,7 +327,7 @@ def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
     ):
         return DiscreteGaussianDP(sigma=event.sigma, sensitivity=moved)
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
-    return ZCDP(rho=_up(shift * shift / 2 * _OUTWARD))
+    return ZCDP(rho=next_up(shift * shift / 2 * SUM_UP))
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
@@ -359,7 +363,7 @@ def _without_replacement(
     if size > users:
         raise InvalidCurve(f"sample_size={size} must be at most source_dataset_size={users}")
     curve = from_dp_event(event.event, relation) if size else zero()
-    return curve if size in (0, users) else _amplified(curve, _up(size / users))
+    return curve if size in (0, users) else _amplified(curve, next_up(size / users))
 
 
 def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relation) -> Curve:
@@ -382,7 +386,7 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
             f"noise_multiplier={noise_multiplier!r} must be a number > 0. Without noise there"
             " is no guarantee"
         )
-    return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
+    return 0.0 if math.isinf(noise_multiplier) else next_up(_MOVES[relation] / noise_multiplier)
 
 
 # How many contributions a neighbor moves: replacing takes one out and puts another in.
@@ -396,7 +400,7 @@ def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
     return dp_event.RandomizedResponseDpEvent(
-        _down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2
+        next_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2
     )
 
 
@@ -410,7 +414,7 @@ def _from_sampled(
             " because its proof does not cover replacing a user, and events have no groups"
         )
     noise = dp_event.GaussianDpEvent if loss.noise == "gaussian" else dp_event.LaplaceDpEvent
-    return dp_event.PoissonSampledDpEvent(loss.rate, noise(_down(1 / loss.shift)))
+    return dp_event.PoissonSampledDpEvent(loss.rate, noise(next_down(1 / loss.shift)))
 
 
 def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_event.DpEvent:
@@ -421,7 +425,9 @@ def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_
             "RepeatAndSelectDpEvent has no eta below 0 and no mean below 1. Keep this part in this"
             " package."
         )
-    return dp_event.RepeatAndSelectDpEvent(to_dp_event(curve.base, relation), _up(law.mean), shape)
+    return dp_event.RepeatAndSelectDpEvent(
+        to_dp_event(curve.base, relation), next_up(law.mean), shape
+    )
 
 
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
@@ -448,7 +454,9 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
     "DiscreteGaussianDpEvent": _discrete_gaussian,
     "RandomizedResponseDpEvent": _randomized_response,
     "ZCDpEvent": lambda event, _relation: (
-        RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
+        RenyiTable(
+            orders=_ORDERS, values=[next_up(event.xi + event.rho * order) for order in _ORDERS]
+        )
         if event.xi
         else ZCDP(rho=event.rho)
     ),
@@ -475,10 +483,10 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
 }
 _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     GaussianDP: lambda curve, relation: dp_event.GaussianDpEvent(
-        _down(_MOVES[relation] / curve.mu)
+        next_down(_MOVES[relation] / curve.mu)
     ),
     LaplaceDP: lambda curve, relation: dp_event.LaplaceDpEvent(
-        _down(_MOVES[relation] / curve.epsilon0)
+        next_down(_MOVES[relation] / curve.epsilon0)
     ),
     PureDP: _from_pure,
     ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0),
@@ -520,18 +528,7 @@ _REFUSED: dict[str, str] = {
 # Curves of the discrete mechanisms that dp-accounting has events for: their hockey-stick
 # divergences, exactly. Theorem G6.
 
-_OUTWARD = 1 + 1e-12  # sums of at most a few hundred positive terms
 _MOST_SHIFT = 200
-
-
-def _up(value: float) -> float:
-    """Return the next float above."""
-    return math.nextafter(value, math.inf)
-
-
-def _down(value: float) -> float:
-    """Return the next float below."""
-    return math.nextafter(value, 0.0)
 
 
 def _discrete_laplace(rate: float, shift: int) -> Curve:
@@ -550,7 +547,7 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
             f"DiscreteLaplaceDpEvent with neighbors {shift} apart has no curve of acceptable"
             f" size. PureDP(epsilon={rate * shift:g}) is valid and looser"
         )
-    kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
+    kinks = sorted({0.0} | {next_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]
     falling = [point for point, after in pairwise(points) if point[1] > after[1]]
     return ProfileTable(
@@ -570,4 +567,4 @@ def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
         weight * math.exp(-rate * i) * -math.expm1(min(0.0, epsilon - rate * (shift - 2 * i)))
         for i in range(1, shift)
     )
-    return min(1.0, math.fsum((ends, *between)) * _OUTWARD)
+    return min(1.0, math.fsum((ends, *between)) * SUM_UP)

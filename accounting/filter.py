@@ -12,24 +12,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
-from accounting.arguments import Relation, checked_integer, same_relation
-from accounting.budget import (
-    NOTHING,
-    Budget,
-    Measure,
-    Price,
-    anytime_overhead,
-    checked_budget,
-    rounded_down,
-)
+from accounting.arguments import checked_integer
+from accounting.budget import Budget, checked_budget
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import HasCurve, common_relation, curve_and_relation
-from accounting.numbers import exact, float_up, of_unit
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
+from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_overhead
+from accounting.numbers import exact, float_up, of_unit, units_down
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.process_state import ProcessState
-from accounting.remaining import BudgetExceeded, Remaining, refusal
+from accounting.refusals import BudgetExceeded, refusal
+from accounting.relations import Relation, common_relation, same_relation
+from accounting.remaining import Remaining
 from accounting.wording import format_number
 
 
@@ -71,7 +66,7 @@ class PrivacyFilter:
         >>> spending.charge(acc.PureDP(epsilon=0.7))
         Traceback (most recent call last):
             ...
-        accounting.remaining.BudgetExceeded: ...
+        accounting.refusals.BudgetExceeded: ...
     """
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
@@ -199,7 +194,7 @@ class PrivacyOdometer:
         failure: float = 0.0,
         relation: Relation | None = None,
     ) -> None:
-        self._measure: Measure = "epsilon"
+        self._measure: Measure = PureEpsilon()
         self._start = Decimal(0)
         if order != "inf":
             if (
@@ -211,14 +206,14 @@ class PrivacyOdometer:
                     f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of"
                     " pure epsilons"
                 )
-            self._measure = float(order)
+            self._measure = RenyiDivergence(float(order))
             if check_delta(delta) == 0:
                 raise InvalidArgument(
                     "delta=0 needs order='inf', because the bound at a Renyi order holds with"
                     " a probability below one"
                 )
-            self._start = anytime_overhead(delta, self._measure)
-        self._failure = rounded_down(exact(check_delta(failure)), FAILURE_UNIT)
+            self._start = anytime_overhead(delta, float(order))
+        self._failure = units_down(exact(check_delta(failure)), FAILURE_UNIT)
         self._kept: ProcessState[tuple[Relation | None, Price]] = ProcessState(
             (same_relation(None, relation), NOTHING),
             owner="a PrivacyOdometer",
@@ -238,14 +233,12 @@ class PrivacyOdometer:
             ForeignProcess: the odometer was made before a fork.
         """
         curve, stated = curve_and_relation(item, relation)
-        price = itemised(
-            Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)]),
-            self._measure,
+        price = self._measure.price(
+            Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)])
         )
         if price is None:
             raise Unaffordable(
-                f"{type(curve).__name__} has no finite {in_words(self._measure)}. Choose"
-                " another order"
+                f"{type(curve).__name__} has no finite {self._measure.words}. Choose another order"
             )
         with self._kept.locked() as (common, spent):
             relation, total = (

@@ -16,19 +16,19 @@ from typing import Any, cast, overload
 import numpy as np
 
 from accounting import curves
-from accounting.arguments import Relation, checked_integer
-from accounting.curves.base import Curve, Floats
+from accounting.arguments import checked_integer
+from accounting.curves.base import Curve
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
-from accounting.numbers import decimal_sum
+from accounting.numbers import SUM_UP, Floats, product_up
+from accounting.relations import Relation
 from accounting.wording import format_number
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 281)
 # of curves that have an integral at each order: the chain asks for 80,000
 _KNOTS = 1 + np.geomspace(1e-2, 1e6, 1000)
-_OUTWARD = 1 + 1e-12
 
 
 @overload
@@ -70,10 +70,6 @@ def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
     )
 
 
-def _times(size: int, value: float) -> float:
-    return decimal_sum([(size, value)])
-
-
 def _general(curve: Curve, size: int) -> Curve:
     """Return the group guarantee of any curve.
 
@@ -83,10 +79,10 @@ def _general(curve: Curve, size: int) -> Curve:
     if curve.delta0 > 0:
         return _by_profile(curve, size)
     known: list[Curve] = (
-        [] if math.isinf(curve.rho) else [curves.ZCDP(rho=_times(size * size, curve.rho))]
+        [] if math.isinf(curve.rho) else [curves.ZCDP(rho=product_up(size * size, curve.rho))]
     )
     if math.isfinite(curve.core_epsilon):
-        known.append(curves.PureDP(epsilon=_times(size, curve.core_epsilon)))
+        known.append(curves.PureDP(epsilon=product_up(size, curve.core_epsilon)))
     known += [] if (chained := _chain(curve, size)) is None else [chained]
     if not known:
         raise NoEquivalent(
@@ -114,7 +110,7 @@ def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:
     finite = np.isfinite(total)
     # Renyi divergence does not decrease with the order: a smaller bound at a larger order holds at
     # the smaller one too.
-    values = np.minimum.accumulate((total[finite] * _OUTWARD ** min(size, len(orders)))[::-1])[::-1]
+    values = np.minimum.accumulate((total[finite] * SUM_UP ** min(size, len(orders)))[::-1])[::-1]
     return (
         curves.RenyiTable(orders=orders[finite].tolist(), values=values.tolist())
         if np.any(finite)
@@ -136,7 +132,7 @@ def _step(curve: Curve, orders: Floats) -> Floats:
 
 def _by_profile(curve: Curve, size: int) -> Curve:
     points = [
-        (_times(size, epsilon), _grown(delta, epsilon, size))
+        (product_up(size, epsilon), _grown(delta, epsilon, size))
         for epsilon, delta in sampled_profile(curve)
     ]
     return as_table(points, f"{type(curve).__name__} x {size}")
@@ -147,11 +143,11 @@ def _grown(delta: float, epsilon: float, size: int) -> float:
     if delta == 0:
         return 0.0
     if epsilon == 0:
-        return delta * size * _OUTWARD
+        return delta * size * SUM_UP
     return (
         delta
         * (math.expm1(size * epsilon) / math.expm1(epsilon) if size * epsilon < 700 else math.inf)
-        * _OUTWARD
+        * SUM_UP
     )
 
 
@@ -162,7 +158,7 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
             f"a group of {size} has no guarantee from {curve!r}, because its delta grows to"
             f" {format_number(delta)}. Choose a smaller group"
         )
-    return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
+    return curves.ApproxDP(epsilon=product_up(size, curve.epsilon0), delta=delta)
 
 
 def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
@@ -183,16 +179,18 @@ def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int)
 
 
 _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
-    curves.PureDP: lambda curve, size: curves.PureDP(epsilon=_times(size, curve.epsilon0)),
+    curves.PureDP: lambda curve, size: curves.PureDP(epsilon=product_up(size, curve.epsilon0)),
     curves.BoundedRange: lambda curve, size: curves.BoundedRange(
-        epsilon=_times(size, curve.epsilon0)
+        epsilon=product_up(size, curve.epsilon0)
     ),
-    curves.GaussianDP: lambda curve, size: curves.GaussianDP(mu=_times(size, curve.mu)),
-    curves.LaplaceDP: lambda curve, size: curves.LaplaceDP(epsilon=_times(size, curve.epsilon0)),
+    curves.GaussianDP: lambda curve, size: curves.GaussianDP(mu=product_up(size, curve.mu)),
+    curves.LaplaceDP: lambda curve, size: curves.LaplaceDP(
+        epsilon=product_up(size, curve.epsilon0)
+    ),
     curves.DiscreteGaussianDP: lambda curve, size: curves.DiscreteGaussianDP(
         sigma=curve.sigma, sensitivity=size * curve.sensitivity
     ),
-    curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
+    curves.ZCDP: lambda curve, size: curves.ZCDP(rho=product_up(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
     curves.Composed: lambda curve, size: curves.Composed.of(

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
-from accounting.arguments import Relation, checked_integer, same_relation
+from accounting.arguments import checked_integer
 from accounting.curves import Composed, Curve
 from accounting.curves.composed import Parallel
 from accounting.errors import InvalidArgument, RelationMismatch
+from accounting.relations import Relation, common_relation, same_relation
 
 
 class HasCurve(Protocol):
@@ -224,33 +225,6 @@ def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
             f" charge a curve that is proved for {relation!r}"
         )
     return relation
-
-
-def common_relation(
-    common: Relation | None, stated: Relation | None, *, begun: bool
-) -> Relation | None:
-    """Return the relation of a sum that states `common` and a new item that states `stated`.
-
-    Args:
-        common: relation of the sum; None if it states none.
-        stated: relation of the item; None if it states none.
-        begun: True if the sum has items already.
-
-    Raises:
-        RelationMismatch: the two differ, or only some of the items state one.
-    """
-    if common is not None and stated is None:
-        raise RelationMismatch(
-            "a bare curve does not say which relation it was proved for, and the rest has"
-            f" relation={common!r}. Pass the mechanism itself (n * mechanism keeps the"
-            " relation), or the relation that the curve was proved for (relation=, --relation)"
-        )
-    if common is None and stated is not None and begun:
-        raise RelationMismatch(
-            f"relation={stated!r} comes after curves without a relation. State it for all of"
-            " them, or pass their mechanisms"
-        )
-    return same_relation(common, stated)
 
 
 def _parts(item: Any) -> tuple[tuple[int, Any], ...]:

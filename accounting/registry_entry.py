@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from accounting.arguments import WORDS
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
 from accounting.price import NOTHING
+from accounting.relations import WORDS
 from accounting.remaining import Remaining, stated
 from accounting.wording import in_words
 
@@ -23,12 +23,6 @@ _VARIANTS = {
     ("approximate", True): "Approximate DP",
     ("zcdp", False): "Zero-concentrated DP",
     ("zcdp", True): "Custom",
-}
-_SUMMED = {
-    "epsilon": "pure epsilons",
-    "rho": "rho",
-    "mu^2": "mu squared of Gaussian pairs",
-    "release": "declared releases",
 }
 
 
@@ -48,10 +42,6 @@ def entry(ledger: Ledger, name: str) -> str:
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
     fullest = ledger.totals(dataset.name).fullest
     figures = (fullest or Remaining(budget, NOTHING)).figures
-    measure = budget.measure
-    summed = (
-        _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
-    )
     over = f"; the rows of each {window} have a budget of their own" if window else ""
     known = {
         "url_slug": slug or "dataset",
@@ -74,8 +64,8 @@ def entry(ledger: Ledger, name: str) -> str:
         "release_type": "One release" if len(days) < 2 else "Many releases",
         "data_source_type": "Dynamic" if window else "Static",
         "composition": (
-            f"Adaptive sequential composition by a privacy filter that adds up {summed}, charged"
-            f" before each release{over}."
+            f"Adaptive sequential composition by a privacy filter that adds up"
+            f" {budget.measure.words}, charged before each release{over}."
         ),
         "mechanisms": _mechanisms(ledger, name),
     }

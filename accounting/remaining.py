@@ -12,32 +12,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from functools import cached_property, lru_cache
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from functools import cached_property
 from typing import Any, Literal, final
 
-from accounting.budget import Budget, Price, anytime_overhead, greatest
-from accounting.calibration import calibrate_count
-from accounting.convert.bounds import best_epsilon
+from accounting.budget import Budget, greatest
 from accounting.curves import (
-    ZCDP,
     ApproxDP,
     Approximate,
     Curve,
-    GaussianDP,
     PureDP,
-    RenyiTable,
     zero,
 )
-from accounting.errors import AccountingError, Unaffordable
-from accounting.numbers import decimal_sum, exact, float_down, float_up, of_unit, times_up
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure, unit_in_words
+from accounting.errors import Unaffordable
+from accounting.measures import Measure
+from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, sum_up
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, percent_up, rounded
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
-_EXACT = Context(prec=60)
 # Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this
 # covers both.
 _INWARD = 1 - 1e-11
@@ -89,14 +84,14 @@ class Remaining(Sectioned):
         admitted, it is the budget itself. For a zCDP budget without a delta, which states no
         epsilon, it is (inf, 0).
         """
-        budget, delta = self.budget, self.delta
+        most = math.inf if self.budget.epsilon is None else self.budget.epsilon
         if self.spent == NOTHING:
             return 0.0, 0.0
-        if budget.form == "zcdp":
-            return (self._epsilon_so_far(), delta) if delta else (math.inf, 0.0)
-        return (
-            budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())
-        ), delta
+        if most < math.inf and self._left.main == 0:
+            return most, self.delta
+        if most == math.inf and not self.delta:
+            return math.inf, 0.0
+        return min(most, self.measure.epsilon(self.spent.main, self.budget)), self.delta
 
     @property
     def as_charged(self) -> tuple[float, float]:
@@ -116,29 +111,6 @@ class Remaining(Sectioned):
         charged = None if self.charged is None else self.charged + curve
         return replace(self, spent=self.spent.plus(self.budget.price(curve)), charged=charged)
 
-    def _epsilon_so_far(self) -> float:
-        budget, measure = self.budget, self.measure
-        if measure == "epsilon":
-            return self._sum.core_epsilon
-        # each nat of divergence is a nat of epsilon: what is left of one is left of the other
-        if isinstance(measure, float):
-            start = _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
-            return float_up(self.spent.main, MAIN_UNIT, start)
-        delta = float_down(budget.conversion_delta) if measure == "mu^2" else budget.delta
-        return best_epsilon(self._sum, delta, thorough=measure == "release").value
-
-    @cached_property
-    def _sum(self) -> Curve:
-        """The sum of the charges outside of their bad events, as a curve in the budget's unit."""
-        total, budget = float_up(self.spent.main, MAIN_UNIT), self.budget
-        if budget.release is not None:
-            return math.ceil(total) * budget.release
-        if isinstance(self.measure, float):
-            return RenyiTable(orders=[self.measure], values=[total])
-        if self.measure == "mu^2":
-            return GaussianDP(mu=math.sqrt(total) * (1 + 1e-15))
-        return PureDP(epsilon=total) if self.measure == "epsilon" else ZCDP(rho=total)
-
     @property
     def guarantee(self) -> Curve:
         """A curve for every way of charging that adds up to `spent` (Theorem F12).
@@ -154,8 +126,9 @@ class Remaining(Sectioned):
                 if budget.delta
                 else PureDP(epsilon=budget.limit)
             )
+        summed = self.measure.curve_of(float_up(self.spent.main, MAIN_UNIT))
         failure = float_up(self.spent.failure, FAILURE_UNIT)
-        return Approximate(curve=self._sum, delta0=failure) if failure else self._sum
+        return Approximate(curve=summed, delta0=failure) if failure else summed
 
     @property
     def figures(self) -> dict[str, str]:
@@ -184,13 +157,13 @@ class Remaining(Sectioned):
     def why_share(self) -> str:
         """The reason why the used share is not the ratio of two epsilons; "" if it is."""
         budget = self.budget
-        if budget.epsilon is None or budget.release is not None or self.measure == "epsilon":
+        if budget.epsilon is None or self.measure.is_pure or self.measure.is_counted:
             return ""
         small = budget.epsilon / 100
         used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
         return (
             "Shares add up and epsilons do not. The budget is counted in"
-            f" {unit_in_words(self.measure)}, so a release of epsilon {format_number(small)}"
+            f" {self.measure.unit}, so a release of epsilon {format_number(small)}"
             f" uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
         )
 
@@ -253,7 +226,7 @@ class Remaining(Sectioned):
 
     @property
     def measure(self) -> Measure:
-        """The unit of `main` (see `Budget.measure`)."""
+        """The quantity that `main` is an amount of (see `Budget.measure`)."""
         return self.budget.measure
 
     @property
@@ -289,9 +262,10 @@ class Remaining(Sectioned):
         # A plan that another route admitted costs the whole capacity, and its real divergence may
         # be larger.
         whole = self.budget.form == "approximate" and self.spent == self.budget.capacity
-        if self._odometer is None or whole:
+        odometer = self.measure.odometer(self.budget)
+        if odometer is None or whole:
             return None
-        start, each = self._odometer
+        start, each = odometer
         return 0.0 if self.spent == NOTHING else float_up(self.spent.main, each, start)
 
     @property
@@ -300,32 +274,8 @@ class Remaining(Sectioned):
 
         None if `epsilon` is not stated for this budget.
         """
-        return (
-            None
-            if self._odometer is None
-            else float_down(of_unit(self._left.main, self._odometer[1]))
-        )
-
-    @cached_property
-    def _odometer(self) -> tuple[Decimal, Decimal] | None:
-        """The start of `epsilon` and its increase per unit spent, in nats, or None."""
-        budget, measure = self.budget, self.measure
-        if measure == "release" or (measure == "rho" and not budget.delta):
-            return None
-        if measure == "epsilon":
-            return Decimal(0), MAIN_UNIT
-        if isinstance(measure, float):
-            return anytime_overhead(float_down(budget.conversion_delta), measure), MAIN_UNIT
-        delta, rho, rho_of_unit = budget.delta, budget.limit, Decimal(1)
-        if measure == "mu^2":
-            delta, rho_of_unit = float_down(budget.conversion_delta), Decimal("0.5")
-            rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
-        # Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a
-        # choice made before any charge.
-        order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
-        return anytime_overhead(delta, order), times_up(
-            times_up(exact(order), rho_of_unit), MAIN_UNIT
-        )
+        odometer = self.measure.odometer(self.budget)
+        return None if odometer is None else float_down(of_unit(self._left.main, odometer[1]))
 
     @property
     def delta(self) -> float:
@@ -334,7 +284,7 @@ class Remaining(Sectioned):
         It is the budget's own delta, or twice that of a zCDP budget, whose own delta is for
         failures.
         """
-        return 2 * self.budget.delta if self.measure == "rho" else self.budget.delta
+        return 2 * self.budget.delta if self.budget.form == "zcdp" else self.budget.delta
 
     @property
     def mu_left(self) -> float | None:
@@ -342,13 +292,8 @@ class Remaining(Sectioned):
 
         None if the budget counts releases, or adds up pure epsilon, which no Gaussian release has.
         """
-        if self.measure in ("epsilon", "release"):
+        if (each := self.measure.mu_squared) is None:
             return None
-        each = (
-            {"rho": 2.0, "mu^2": 1.0}[self.measure]
-            if isinstance(self.measure, str)
-            else 2 / self.measure
-        )
         least = of_unit(max(0, self._left.main - 1), MAIN_UNIT)
         return math.sqrt(each * float_down(least)) * _INWARD
 
@@ -487,9 +432,14 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     """
     if of == _FAILURE:
         return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
+    return f"{share_in_words(amount, whole, rounding)} of {of}"
+
+
+def share_in_words(amount: int, whole: int, rounding: str) -> str:
+    """Return an amount as a share of the whole, in percent."""
     if whole == 0:
-        return f"none of {of}" if amount == 0 else f"more than {of}"
-    return f"{rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}% of {of}"
+        return "none" if amount == 0 else "more than all"
+    return f"{rounded(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}%"
 
 
 # -- over periods ----------------------------------------------------------------------------------
@@ -504,29 +454,22 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
     `Remaining.so_far`).
     """
     periods = [one for one in totals if one.spent != NOTHING]
+    if not periods:
+        return 0.0, 0.0
+    epsilons, deltas = zip(*(one.as_charged for one in periods), strict=True)
+    basic = sum_up(*epsilons), min(1.0, sum_up(*deltas))
     charged = [one.spent for one in periods]
     whole = [
         one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main
     ]
     rest = [one for one in charged if one not in whole]
-    each = [one.as_charged for one in periods]
-    basic = (
-        decimal_sum((1, epsilon) for epsilon, _ in each),
-        min(1.0, decimal_sum((1, delta) for _, delta in each)),
-    )
-    together = Price(sum(one.main for one in rest), sum(one.failure for one in rest))
-    if not rest or not all(math.isfinite(epsilon) for epsilon, _ in each):
-        return basic if charged else (0.0, 0.0)
-    failures, conversion = (
-        float_up(together.failure, FAILURE_UNIT),
-        float_up(1, exact(budget.delta)),
-    )
-    if budget.form == "approximate" and budget.release is None:
-        conversion = float_up(1, budget.conversion_delta)
-    own = len(whole) * budget.limit, len(whole) * budget.delta
-    summed = Remaining(budget, together)
-    delta = decimal_sum([(1, conversion), (1, failures), (1, own[1])]) if budget.delta else 0.0
-    return min(basic, (decimal_sum([(1, summed._epsilon_so_far()), (1, own[0])]), min(1.0, delta)))
+    if not rest or math.inf in epsilons:
+        return basic
+    conversion = float_up(1, budget.conversion_delta)
+    failures = float_up(sum(one.failure for one in rest), FAILURE_UNIT)
+    delta = sum_up(conversion, failures, len(whole) * budget.delta) if budget.delta else 0.0
+    together = budget.measure.epsilon(sum(one.main for one in rest), budget)
+    return min(basic, (sum_up(together, len(whole) * budget.limit), min(1.0, delta)))
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
@@ -544,136 +487,3 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
     return (
         words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
     )
-
-
-# -- refusals --------------------------------------------------------------------------------------
-
-
-class BudgetExceeded(AccountingError):
-    """Error raised if a charge does not fit into the rest of a budget. Nothing was charged.
-
-    Attributes (None where the raiser did not say):
-        requested: the price that was refused.
-        spent: the sum of the earlier prices.
-        remaining: the state of the budget.
-        would_fit: number of the requested runs that still fit.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        requested: Price | None = None,
-        spent: Price | None = None,
-        remaining: Remaining | None = None,
-        would_fit: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.requested, self.spent, self.remaining, self.would_fit = (
-            requested,
-            spent,
-            remaining,
-            would_fit,
-        )
-
-
-def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
-    """Return the error for `count` releases like `remaining.curve` that do not fit as one item.
-
-    It says why, how many do fit, and what helps.
-    """
-    budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
-    assert curve is not None
-    price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
-    subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
-    short = f"the budget of {where} is used up"
-    if remaining._left.main:
-        short = (
-            f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
-        )
-    message = (
-        f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was"
-        " charged."
-    )
-    return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
-
-
-def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
-    """Return the parts of a price that do not fit after `spent`, to complete "it needs ...".
-
-    `where` names the budget.
-
-    Needs are rounded up and rests are rounded down, so that the two never print alike.
-    """
-    left, capacity = budget.capacity.minus(spent), budget.capacity
-    short = []
-    if price.main > left.main and budget.release is not None:
-        asked, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (price.main, left.main))
-        short.append(f"{asked} of the releases declared for {where} and {rest} are left")
-    elif price.main > left.main:
-        rest = _share(left.main, capacity.main, _MAIN, ROUND_FLOOR).removesuffix(f" of {_MAIN}")
-        short.append(
-            f"{_share(price.main, capacity.main, _MAIN, ROUND_CEILING)} of {where} and {rest} is"
-            " left"
-        )
-    if price.failure > left.failure:
-        asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
-        rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
-        short.append(f"a failure probability (delta0) of {asked} from {where} and {rest} is left")
-    return "; and ".join(short)
-
-
-def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
-    """Yield remedies for a price that does not fit, each of which was checked to hold."""
-    budget, left = remaining.budget, remaining._left
-    if fit:
-        yield f"Ask for at most {fit:,} of them"
-    if left.main and price.main > left.main and budget.release is None:
-        most = _share(left.main, budget.capacity.main, _MAIN, ROUND_FLOOR)
-        yield f"Use a smaller epsilon or more noise: at most {most} in all"
-    if left.main and price.failure > left.failure:
-        most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
-        yield (
-            f"Lower the mechanism's delta to a failure probability of at most {most} in all."
-            " More noise does not help, but releases=N gives each of N releases an equal part"
-            if left.failure
-            else "Use a mechanism that never fails"
-        )
-    if remaining.account.startswith("quota "):
-        yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
-        return
-    if not left.main:
-        yield (
-            "A declared budget cannot be raised, so declare another dataset, but only for new data"
-        )
-    if (new := _for_new_rows(budget, remaining.curve)) is not None:
-        yield new
-
-
-@lru_cache(maxsize=64)
-def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
-    """Return the releases that a new dataset with the same (epsilon, delta) pays for, in words.
-
-    It is stated one by one, as one plan, and for a budget declared for such releases.
-    """
-    if (
-        curve is None
-        or curve.core_epsilon == 0
-        or budget.form != "approximate"
-        or budget.release is not None
-    ):
-        return None
-    try:
-        alone = budget.how_many(curve)
-        plan = calibrate_count(curve, budget)
-        order = Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve).how_many(
-            curve
-        )
-    except AccountingError:
-        return None
-    ways = [f"{alone:,} such releases one by one"]
-    ways += (
-        [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
-    )
-    ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
-    return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"

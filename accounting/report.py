@@ -20,8 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from accounting.arguments import WORDS
-from accounting.budget import NOTHING, Budget
+from accounting.budget import Budget
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
@@ -38,10 +37,11 @@ from accounting.page.spent import (
     budget_in_words,
     failure_up,
     main_up,
-    unit_of,
     units_in_words,
 )
 from accounting.page.templates import asset, template
+from accounting.price import NOTHING
+from accounting.relations import WORDS
 from accounting.remaining import Remaining, Totals, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 from accounting.sections import Section
@@ -200,7 +200,7 @@ def _section(
         "composed": summary.curves is not None,
         "curves": _by_curve(summary.curves or {}, proofs),
         "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares],
-        "unit": unit_of(budget.measure),
+        "unit": budget.measure.unit,
         "latest": [_line(entry, proofs) for entry in entries],
         "entries": summary.entries,
     }

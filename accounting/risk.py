@@ -18,17 +18,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
 from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
+from accounting.numbers import SUM_UP, Floats, next_up
+from accounting.relations import Relation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 
 
 class HashableCurve(ConvertibleCurve, Hashable, Protocol):
@@ -44,7 +43,6 @@ class HashableCurve(ConvertibleCurve, Hashable, Protocol):
 # one
 _STEPS = 18
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_OUTWARD = 1 + 1e-12
 _NEAR = 4.0  # nats
 _FARTHEST = 60.0  # nats, beyond which an epsilon bounds nothing that a float can tell from 1
 _ORDERS = 1 + np.geomspace(1e-6, 1e6, 192)  # each gives a bound
@@ -81,7 +79,7 @@ def attack(curve: HashableCurve, fpr: float) -> float:
             _least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far)
             for side in (0, 1)
         ]
-    return min(1.0, max(alpha, min(found) * _OUTWARD))
+    return min(1.0, max(alpha, min(found) * SUM_UP))
 
 
 @lru_cache(maxsize=256)
@@ -110,13 +108,13 @@ def _advantage_by_renyi(curve: HashableCurve) -> float:
     The response is true with e^loss times the probability of false.
     """
     orders, bounds = _renyi(curve)
-    most = bounds * _OUTWARD
+    most = bounds * SUM_UP
     low, high = math.log(_LEAST), math.log(_MOST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         ruled_out = np.any(of_response(np.array(math.exp(middle)), orders) > most)
         low, high = (low, middle) if ruled_out else (middle, high)
-    return math.tanh(math.exp(high) / 2) * _OUTWARD if high < math.log(_MOST) else 1.0
+    return math.tanh(math.exp(high) / 2) * SUM_UP if high < math.log(_MOST) else 1.0
 
 
 def _true_positives(curve: HashableCurve, alpha: float) -> float:
@@ -139,13 +137,13 @@ def gaussian_mu(curve: HashableCurve) -> float:
     """The least mu for which GaussianDP(mu) is proved: see `Curve.gaussian_mu`."""
     if curve.delta0 > 0:
         return math.inf
-    most = math.nextafter(math.sqrt(curve.mu_squared), math.inf)
+    most = next_up(math.sqrt(curve.mu_squared))
     if curve.core_epsilon == 0:
         return 0.0
     if not math.isfinite(curve.rho):
         return most
     scale = math.sqrt(2 * curve.rho)
-    if most <= scale * _OUTWARD:  # no Gaussian with less has as large Renyi divergences
+    if most <= scale * SUM_UP:  # no Gaussian with less has as large Renyi divergences
         return most
     end = min(curve.core_epsilon, _SPAN * scale, _MOST_NATS)
     edges = np.linspace(0.0, end, _EDGES)
@@ -190,9 +188,9 @@ def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bo
 def _hides_beyond(rho: float, mu: float, end: float) -> bool:
     """True if GaussianDP(mu) covers the divergence that `rho` leaves from `end` on. Theorem R3."""
     z, excess = (end + 1 - mu * mu / 2) / mu, (end - rho) / (2 * rho)
-    if mu * mu <= 2 * rho * _OUTWARD or z <= 0:
+    if mu * mu <= 2 * rho * SUM_UP or z <= 0:
         return False
-    rises = excess - z / mu > 1 / (mu * z) * _OUTWARD
+    rises = excess - z / mu > 1 / (mu * z) * SUM_UP
     gained = rho * excess * excess - z * z / 2
     return rises and gained > _TAIL + math.log((1 + z * z) / z)
 
@@ -275,7 +273,7 @@ class Risk:
             InvalidArgument: fpr is outside of [0, 1].
         """
         found, gain = attack(curve, fpr), advantage(curve)
-        return cls(gain, min(1.0, (1 + gain) / 2 * _OUTWARD), fpr, found)
+        return cls(gain, min(1.0, (1 + gain) / 2 * SUM_UP), fpr, found)
 
     def as_data(
         self, relation: Relation = "add_remove", unit: Unit = "user"

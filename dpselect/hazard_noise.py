@@ -11,15 +11,11 @@ import numpy as np
 from flint import arb
 from pydantic import PlainValidator, SerializeAsAny, model_validator
 
-from accounting.frozen import Frozen, Registry
+from accounting.frozen import Frozen
+from accounting.numbers import Floats
+from accounting.registry import Registry
 from dpselect.errors import InvalidMechanism
-from dpselect.noise import (
-    FloatArray,
-    InvalidNoiseArgument,
-    LipschitzNoise,
-    Noise,
-    WinnerPrice,
-)
+from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, Noise, WinnerPrice
 from dpselect.sampling.contest import precision
 
 _Ball = Callable[[arb], arb]
@@ -105,33 +101,33 @@ class HazardNoise(Frozen, Noise, ABC):
             if slope2 > slope + _SLACK:
                 yield f"the logarithm of pdf must be concave, {where}"
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return np.zeros_like(z)  # the weakest bound: no draw of `CanonicalTopK` needs a better one
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         return _rounded(self.pdf_ball, z, {-np.inf: 0.0, np.inf: 0.0})
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         return _rounded(lambda x: 1 - self.sf_ball(x), z, {self.lower: 0.0, np.inf: 1.0})
 
-    def _sf(self, z: FloatArray) -> FloatArray:
+    def _sf(self, z: Floats) -> Floats:
         return _rounded(self.sf_ball, z, {self.lower: 1.0, np.inf: 0.0})
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         ends = {self.lower: -np.inf, np.inf: 0.0}
         return _rounded(lambda x: (-self.sf_ball(x)).log1p(), z, ends)
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return _rounded(lambda x: self.isf_ball(1 - x), u, {0.0: self.lower, 1.0: np.inf})
 
-    def _isf(self, q: FloatArray) -> FloatArray:
+    def _isf(self, q: Floats) -> Floats:
         return _rounded(self.isf_ball, q, {0.0: np.inf, 1.0: self.lower})
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         ends = {-np.inf: self.lower, 0.0: np.inf}
         return _rounded(lambda x: self.isf_ball(-x.expm1()), log_u, ends)
 
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+    def _log_isf(self, log_q: Floats) -> Floats:
         ends = {-np.inf: np.inf, 0.0: self.lower}
         return _rounded(lambda x: self.isf_ball(x.exp()), log_q, ends)
 
@@ -141,7 +137,7 @@ def _apart(found: arb, expected: arb, relative: arb) -> bool:
     return not abs(found - expected) <= relative * abs(expected)
 
 
-def _rounded(formula: _Ball, x: FloatArray, ends: Mapping[float, float]) -> FloatArray:
+def _rounded(formula: _Ball, x: Floats, ends: Mapping[float, float]) -> Floats:
     """Return a function of balls at floats, elementwise, with its limits at some ends."""
 
     def one(value: float) -> float:

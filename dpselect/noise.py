@@ -14,17 +14,17 @@ from typing import Any, ClassVar, Final, Literal, final, get_args
 import numpy as np
 import scipy
 from flint import arb
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from accounting.numbers import Floats
 from dpselect.errors import DpSelectError
 from dpselect.sensitivity import Norm
 
-FloatArray = NDArray[np.float64]
 LN2 = float(np.log(2.0))
 NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
 WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
 ThresholdPrice = Literal["laplace", "exponential", "gaussian"]
-_Formula = Callable[[FloatArray], FloatArray]
+_Formula = Callable[[Floats], Floats]
 # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 _ALLOWANCE = 2.0**-40
 
@@ -41,12 +41,12 @@ class QuadratureError(NoiseError):
     """A quadrature whose successive refinements did not agree to the promised accuracy."""
 
 
-def log1mexp(x: FloatArray) -> FloatArray:
+def log1mexp(x: Floats) -> Floats:
     """Return log(1 - exp(-x)) for x >= 0, accurate at both ends."""
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
-def widened(low: FloatArray, high: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+def widened(low: Floats, high: Floats, share: float) -> tuple[Floats, Floats]:
     """Return bounds moved apart, each by a share of 1 + its size."""
     return low - share * (1.0 + np.abs(low)), high + share * (1.0 + np.abs(high))
 
@@ -110,37 +110,37 @@ class Noise(ABC):
         return f"{type(self).__name__}()"
 
     @final
-    def pdf(self, z: ArrayLike) -> FloatArray:
+    def pdf(self, z: ArrayLike) -> Floats:
         """Return the density at z; 0 below the support."""
         return self._on_support(z, self._pdf, 0.0)
 
     @final
-    def cdf(self, z: ArrayLike) -> FloatArray:
+    def cdf(self, z: ArrayLike) -> Floats:
         """Return P[Z <= z], to full relative accuracy in the lower tail."""
         return self._on_support(z, self._cdf, 0.0)
 
     @final
-    def sf(self, z: ArrayLike) -> FloatArray:
+    def sf(self, z: ArrayLike) -> Floats:
         """Return P[Z > z], to full relative accuracy in the upper tail."""
         return self._on_support(z, self._sf, 1.0)
 
     @final
-    def log_cdf(self, z: ArrayLike) -> FloatArray:
+    def log_cdf(self, z: ArrayLike) -> Floats:
         """Return log P[Z <= z], to full relative accuracy in both tails."""
         return self._on_support(z, self._log_cdf, -np.inf)
 
     @final
-    def quantile(self, u: ArrayLike) -> FloatArray:
+    def quantile(self, u: ArrayLike) -> Floats:
         """Return the z with cdf(z) = u, for u in [0, 1]; raises `InvalidNoiseArgument` outside."""
         return _inverse(self._quantile, "u", u, 0.0, 1.0)
 
     @final
-    def isf(self, q: ArrayLike) -> FloatArray:
+    def isf(self, q: ArrayLike) -> Floats:
         """Return the z with sf(z) = q, for q in [0, 1]; raises `InvalidNoiseArgument` outside."""
         return _inverse(self._isf, "q", q, 0.0, 1.0)
 
     @final
-    def log_quantile(self, log_u: ArrayLike) -> FloatArray:
+    def log_quantile(self, log_u: ArrayLike) -> Floats:
         """Return the z with log cdf(z) = log_u, for log_u <= 0.
 
         Raises `InvalidNoiseArgument` outside.
@@ -148,7 +148,7 @@ class Noise(ABC):
         return _inverse(self._log_quantile, "log_u", log_u, -np.inf, 0.0)
 
     @final
-    def log_isf(self, log_q: ArrayLike) -> FloatArray:
+    def log_isf(self, log_q: ArrayLike) -> Floats:
         """Return the z with log sf(z) = log_q, for log_q <= 0.
 
         Raises `InvalidNoiseArgument` outside.
@@ -156,7 +156,7 @@ class Noise(ABC):
         return _inverse(self._log_isf, "log_q", log_q, -np.inf, 0.0)
 
     @final
-    def from_uniform(self, u: FloatArray) -> FloatArray:
+    def from_uniform(self, u: Floats) -> Floats:
         """Return draws of Z from independent uniforms u in the open interval (0, 1).
 
         u is not checked.
@@ -164,7 +164,7 @@ class Noise(ABC):
         return self._quantile(u) if self.rises else self._isf(u)
 
     @final
-    def isf_bounds(self, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def isf_bounds(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return bounds on isf(q) for every q with low <= q <= high, for 0 <= low <= high <= 1.
 
         Theorem X1.
@@ -181,11 +181,11 @@ class Noise(ABC):
         """
 
     @abstractmethod
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         """Return lower bounds on -log2 sf(z'), for every z' within 1e-5 |z| of z. Theorem X3."""
 
     @final
-    def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:
+    def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> Floats:
         x = np.asarray(z, dtype=np.float64)
         # Limits at infinities and underflow to the right limit are intended, and tested.
         with np.errstate(all="ignore"):
@@ -193,28 +193,28 @@ class Noise(ABC):
         return inside if self.lower == -np.inf else np.where(x < self.lower, below, inside)
 
     @abstractmethod
-    def _pdf(self, z: FloatArray) -> FloatArray: ...
+    def _pdf(self, z: Floats) -> Floats: ...
 
     @abstractmethod
-    def _cdf(self, z: FloatArray) -> FloatArray: ...
+    def _cdf(self, z: Floats) -> Floats: ...
 
     @abstractmethod
-    def _sf(self, z: FloatArray) -> FloatArray: ...
+    def _sf(self, z: Floats) -> Floats: ...
 
     @abstractmethod
-    def _log_cdf(self, z: FloatArray) -> FloatArray: ...
+    def _log_cdf(self, z: Floats) -> Floats: ...
 
     @abstractmethod
-    def _quantile(self, u: FloatArray) -> FloatArray: ...
+    def _quantile(self, u: Floats) -> Floats: ...
 
     @abstractmethod
-    def _isf(self, q: FloatArray) -> FloatArray: ...
+    def _isf(self, q: Floats) -> Floats: ...
 
     @abstractmethod
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray: ...
+    def _log_quantile(self, log_u: Floats) -> Floats: ...
 
     @abstractmethod
-    def _log_isf(self, log_q: FloatArray) -> FloatArray: ...
+    def _log_isf(self, log_q: Floats) -> Floats: ...
 
 
 class SymmetricNoise(Noise):
@@ -222,17 +222,17 @@ class SymmetricNoise(Noise):
 
     symmetric: ClassVar[bool] = True
 
-    def _sf(self, z: FloatArray) -> FloatArray:
+    def _sf(self, z: Floats) -> Floats:
         return self._cdf(-z)
 
-    def _isf(self, q: FloatArray) -> FloatArray:
+    def _isf(self, q: Floats) -> Floats:
         return -self._quantile(q)
 
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+    def _log_isf(self, log_q: Floats) -> Floats:
         return -self._log_quantile(log_q)
 
 
-def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> FloatArray:
+def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> Floats:
     x = np.asarray(p, dtype=np.float64)
     if not np.all((x >= low) & (x <= high)):
         raise InvalidNoiseArgument(
@@ -261,40 +261,40 @@ class Gumbel(Noise):
     def isf_ball(self, q: arb) -> arb:
         return -(-(-q).log1p()).log()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return NATS_TO_BITS * z
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         return np.exp(-np.maximum(z, _NULL)) * _exp_minus_exp(-z)
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         return _exp_minus_exp(-z)
 
-    def _sf(self, z: FloatArray) -> FloatArray:
+    def _sf(self, z: Floats) -> Floats:
         return -np.expm1(-np.exp(-z))
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         return -np.exp(-z)
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         z = np.asarray(np.log(u))
         for step in (np.negative, np.log, np.negative):
             step(z, out=z)  # new arrays would take three times as long
         return z
 
-    def _isf(self, q: FloatArray) -> FloatArray:
+    def _isf(self, q: Floats) -> Floats:
         return -np.log(-np.log1p(-q))
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         return -np.log(-log_u)
 
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+    def _log_isf(self, log_q: Floats) -> Floats:
         q = np.exp(np.maximum(log_q, -_FAR))
         upper = -log_q - np.log(-np.log1p(-q) / q)
         return np.where(log_q <= -LN2, upper, -np.log(-np.log(-np.expm1(log_q))))
 
 
-def _exponential_table() -> tuple[FloatArray, FloatArray]:
+def _exponential_table() -> tuple[Floats, Floats]:
     """Return exp(k / 32) as unevaluated sums of two doubles."""
     with localcontext() as context:
         context.prec = 50
@@ -307,7 +307,7 @@ def _exponential_table() -> tuple[FloatArray, FloatArray]:
 _EXP_HIGH, _EXP_LOW = _exponential_table()
 
 
-def _exp_minus_exp(y: FloatArray) -> FloatArray:
+def _exp_minus_exp(y: Floats) -> Floats:
     """Return exp(-exp(y)) accurately.
 
     Done naively, its relative error reaches exp(y) ulp, 1e-13 before it underflows.
@@ -337,31 +337,31 @@ class Exponential(Noise):
     def isf_ball(self, q: arb) -> arb:
         return -q.log()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return NATS_TO_BITS * z
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         return np.exp(-z)
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         return -np.expm1(-z)
 
-    def _sf(self, z: FloatArray) -> FloatArray:
+    def _sf(self, z: Floats) -> Floats:
         return np.exp(-z)
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         return log1mexp(z)
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return -np.log1p(-u)
 
-    def _isf(self, q: FloatArray) -> FloatArray:
+    def _isf(self, q: Floats) -> Floats:
         return -np.log(q)
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         return np.where(log_u <= -LN2, -np.log1p(-np.exp(log_u)), -np.log(-np.expm1(log_u)))
 
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+    def _log_isf(self, log_q: Floats) -> Floats:
         return -log_q
 
 
@@ -380,23 +380,23 @@ class Laplace(SymmetricNoise):
     def isf_ball(self, q: arb) -> arb:
         return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return np.where(z >= 0.0, 1.0 + NATS_TO_BITS * z, 0.0)
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         return 0.5 * np.exp(-np.abs(z))
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         tail = 0.5 * np.exp(-np.abs(z))
         return np.where(z < 0.0, tail, 1.0 - tail)
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))
 
 
@@ -412,24 +412,24 @@ class Logistic(SymmetricNoise):
     def isf_ball(self, q: arb) -> arb:
         return (1 / q - 1).log()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return NATS_TO_BITS * z
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         odds = np.exp(-np.abs(z))
         return odds / np.square(1.0 + odds)
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         odds = np.exp(-np.abs(z))
         return np.where(z < 0.0, odds, 1.0) / (1.0 + odds)
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         return np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return np.asarray(scipy.special.logit(u))
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         return log_u - log1mexp(-log_u)
 
 
@@ -449,34 +449,34 @@ class HalfLogistic(Noise):
     def isf_ball(self, q: arb) -> arb:
         return (2 / q - 1).log()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return NATS_TO_BITS * z - 1.0
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         odds = np.exp(-z)
         return 2.0 * odds / np.square(1.0 + odds)
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         return np.tanh(0.5 * z)
 
-    def _sf(self, z: FloatArray) -> FloatArray:
+    def _sf(self, z: Floats) -> Floats:
         odds = np.exp(-z)
         return 2.0 * odds / (1.0 + odds)
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         below = np.tanh(0.5 * z)
         return np.where(below <= 0.5, np.log(below), np.log1p(-self._sf(z)))
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return 2.0 * np.arctanh(u)
 
-    def _isf(self, q: FloatArray) -> FloatArray:
+    def _isf(self, q: Floats) -> Floats:
         return np.where(q <= 0.5, np.log(2.0 - q) - np.log(q), 2.0 * np.arctanh(1.0 - q))
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         return np.where(log_u <= -LN2, 2.0 * np.arctanh(np.exp(log_u)), self._isf(-np.expm1(log_u)))
 
-    def _log_isf(self, log_q: FloatArray) -> FloatArray:
+    def _log_isf(self, log_q: Floats) -> Floats:
         upper = np.log(2.0 - np.exp(log_q)) - log_q
         return np.where(log_q <= -LN2, upper, 2.0 * np.arctanh(-np.expm1(log_q)))
 
@@ -501,25 +501,25 @@ class Gaussian(SymmetricNoise):
     def isf_ball(self, q: arb) -> arb:
         return arb(2).sqrt() * (2 * q).erfcinv()
 
-    def tail_bits(self, z: FloatArray) -> FloatArray:
+    def tail_bits(self, z: Floats) -> Floats:
         return np.where(z >= 0.0, 1.0 + 0.5 * NATS_TO_BITS * np.square(z), 0.0)
 
-    def _pdf(self, z: FloatArray) -> FloatArray:
+    def _pdf(self, z: Floats) -> Floats:
         return _INVERSE_ROOT_2PI * _exp_half_square(np.abs(z))
 
-    def _cdf(self, z: FloatArray) -> FloatArray:
+    def _cdf(self, z: Floats) -> Floats:
         tail = _tail(np.abs(z))
         return np.where(z < 0.0, tail, 1.0 - tail)
 
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
+    def _log_cdf(self, z: Floats) -> Floats:
         size = np.abs(z)
         lower = np.log(0.5 * scipy.special.erfcx(size * _ROOT_HALF)) - 0.5 * np.square(size)
         return np.where(z < 0.0, lower, np.log1p(-_tail(size)))
 
-    def _quantile(self, u: FloatArray) -> FloatArray:
+    def _quantile(self, u: Floats) -> Floats:
         return np.asarray(scipy.special.ndtri(u))
 
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+    def _log_quantile(self, log_u: Floats) -> Floats:
         """Return ndtri_exp, polished by one Newton step far below.
 
         ndtri_exp errs by 5e-13 of its value around log_u = -1e6.
@@ -530,7 +530,7 @@ class Gaussian(SymmetricNoise):
         return np.where((log_u < _FAR_BELOW) & np.isfinite(polished), polished, z)
 
 
-def _exp_half_square(a: FloatArray) -> FloatArray:
+def _exp_half_square(a: Floats) -> Floats:
     """Return exp(-a**2 / 2) for a >= 0.
 
     Splitting a keeps the rounding of a**2 from being amplified by its size.
@@ -540,7 +540,7 @@ def _exp_half_square(a: FloatArray) -> FloatArray:
     return np.exp(-0.5 * coarse * coarse) * np.exp(-0.5 * (a - coarse) * (a + coarse))
 
 
-def _tail(size: FloatArray) -> FloatArray:
+def _tail(size: Floats) -> Floats:
     """Return P[Z > size] for size >= 0, without ndtr's rounding of size**2 in the exponent."""
     return np.asarray(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
 

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arguments import checked_integer
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.selection import Label, label_key
 from dpselect.sensitivity import Sensitivity
 
 Domain = Literal["public", "observed"]
 Kind = Literal["counts", "utilities"]
-Numbers = NDArray[np.int64] | NDArray[np.float64]
+Numbers = Integers | Floats
 
-Weigh = Callable[[Sequence[Label], float], NDArray[np.int64]]
+Weigh = Callable[[Sequence[Label], float], Integers]
 
 WEIGHT_UNIT = 1 << 20
 """Number of units in a weight of 1. Weights of users are whole multiples of a unit."""
@@ -80,8 +81,8 @@ class Scores:
         "sums",
     )
 
-    _multiplicities: NDArray[np.int64] | None
-    _tie_rank: NDArray[np.int64] | None
+    _multiplicities: Integers | None
+    _tie_rank: Integers | None
     _values: Numbers
     domain: Domain
     kind: Kind
@@ -182,7 +183,7 @@ class Scores:
         return self._values.view()
 
     @property
-    def multiplicities(self) -> NDArray[np.int64] | None:
+    def multiplicities(self) -> Integers | None:
         """Numbers of candidates that share each value, (groups,), or None for dense scores."""
         return self._multiplicities
 
@@ -214,7 +215,7 @@ class Scores:
                 " mechanism expands them: give it fewer"
             )
 
-    def ranked(self, count: int) -> tuple[NDArray[np.int64], Numbers]:
+    def ranked(self, count: int) -> tuple[Integers, Numbers]:
         """Return positions and values of the `count` highest scores, highest first.
 
         Fewer if there are fewer. Ties are broken by position in a public domain and by label in an
@@ -355,7 +356,7 @@ class SecondLook:
             )
         return found, float(lost)
 
-    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.float64]:
+    def weighed(self, labels: Sequence[Label], norm: float) -> Floats:
         """Return (n,) **private** sums of users' weights of these candidates, in score units.
 
         The weights are those of `weigh` above.
@@ -383,7 +384,7 @@ class SecondLook:
         return f"SecondLook(<hidden>, {self.sensitivity!r})"
 
 
-def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _highest(values: Numbers, count: int, tie_rank: Integers | None) -> Integers:
     if count >= len(values):
         candidates = np.arange(len(values))
     else:
@@ -412,9 +413,7 @@ def _reached(values: Numbers, count: int) -> Any:
     return np.partition(maxima, blocks - count)[blocks - count]
 
 
-def _equal(
-    values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
+def _equal(values: Numbers, bound: Any, count: int, tie_rank: Integers | None) -> Integers:
     """Return positions of the first `count` values that equal the bound."""
     if tie_rank is not None:
         tied = np.flatnonzero(values == bound)
@@ -500,7 +499,7 @@ def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
     return array.astype(np.float64, copy=copy)
 
 
-def _multiplicities(multiplicities: ArrayLike, groups: int) -> NDArray[np.int64]:
+def _multiplicities(multiplicities: ArrayLike, groups: int) -> Integers:
     array = np.asarray(multiplicities)
     if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
         raise InvalidScores("multiplicities must be integers >= 1, one per value")
@@ -534,7 +533,7 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
     return names
 
 
-def _label_rank(names: tuple[Label, ...]) -> NDArray[np.int64] | None:
+def _label_rank(names: tuple[Label, ...]) -> Integers | None:
     """Return the rank of every label, numbers before strings, or None if they are in that order."""
     order = np.array(
         sorted(range(len(names)), key=lambda place: label_key(names[place])), dtype=np.int64

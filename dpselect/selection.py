@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field, model_serializer, model_validator
 
 from accounting.errors import missing_extra
 from accounting.frozen import Frozen
+from accounting.numbers import Flags, Floats, Integers
 from accounting.sections import Section, Sectioned
 from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
 
@@ -72,7 +73,7 @@ class Outcome:
         named = items if self.groups is None else tuple(zip(self.groups, items, strict=True))
         return named if self.ordered else frozenset(named)
 
-    def seen(self, edges: NDArray[np.float64], places: tuple[int, ...]) -> Hashable:
+    def seen(self, edges: Floats, places: tuple[int, ...]) -> Hashable:
         """Return the items, and the cell between `edges` of each of the values at these places."""
         if self.values is None or not places:
             return self.chosen
@@ -319,20 +320,20 @@ class Selections(Sequence[Selection]):
 
     def __init__(
         self,
-        indices: NDArray[np.int64],
+        indices: Integers,
         *,
         ordered: bool,
         requested: int | None,
-        complete: NDArray[np.bool_] | None = None,
+        complete: Flags | None = None,
         reason: str | None = None,
-        values: NDArray[np.float64] | None = None,
+        values: Floats | None = None,
     ) -> None:
-        self.indices: NDArray[np.int64] = indices
-        self.values: NDArray[np.float64] | None = values
+        self.indices: Integers = indices
+        self.values: Floats | None = values
         if complete is None:
             found = (indices >= 0).sum(axis=1)
             complete = np.asarray(found == (found if requested is None else requested))
-        self.complete: NDArray[np.bool_] = complete
+        self.complete: Flags = complete
         self._ordered, self._requested, self._reason = ordered, requested, reason
 
     @overload
@@ -352,11 +353,11 @@ class Selections(Sequence[Selection]):
             values=None if self.values is None else tuple(self.values[item][row >= 0].tolist()),
         )
 
-    def with_values(self, values: NDArray[np.float64]) -> Self:
+    def with_values(self, values: Floats) -> Self:
         """Return a copy with (rounds, at most k) noisy scores, one beside every index."""
         return self._rows(slice(None), values)
 
-    def _rows(self, rows: slice, values: NDArray[np.float64] | None) -> Self:
+    def _rows(self, rows: slice, values: Floats | None) -> Self:
         stated: Any = {
             "ordered": self._ordered,
             "requested": self._requested,
@@ -453,7 +454,7 @@ def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
     return arrow.array(texts, arrow.string())
 
 
-def cells(edges: ArrayLike) -> tuple[NDArray[np.float64], list[tuple[float, float]]]:
+def cells(edges: ArrayLike) -> tuple[Floats, list[tuple[float, float]]]:
     """Return checked edges and the cells [low, high) between them, with the two unbounded ones."""
     array = np.atleast_1d(np.asarray(edges, dtype=np.float64))
     if array.ndim != 1 or not np.isfinite(array).all() or (np.diff(array) <= 0).any():

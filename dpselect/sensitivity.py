@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import RelationMismatch
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.frozen import Count, Frozen, Positive
+from accounting.numbers import Floats
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 
 Norm = Literal["l1", "l2"]
@@ -266,8 +268,8 @@ class Sensitivity(Frozen):
     @overload
     def alone(self, items: int) -> float: ...
     @overload
-    def alone(self, items: NDArray[Any]) -> NDArray[np.float64]: ...
-    def alone(self, items: int | NDArray[Any]) -> float | NDArray[np.float64]:
+    def alone(self, items: NDArray[Any]) -> Floats: ...
+    def alone(self, items: int | NDArray[Any]) -> float | Floats:
         """Return the most that one user gives each of `items` scores to which nobody else gives.
 
         In score units: a number, or an array for an array of numbers of items. Theorem H4.

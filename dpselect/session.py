@@ -27,12 +27,12 @@ from typing import (
 from numpy.typing import ArrayLike
 
 from accounting import Curve
-from accounting.arguments import Relation
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
 from accounting.ledger.request import Chargeable, require_known
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from accounting.remaining import Remaining, Totals
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay

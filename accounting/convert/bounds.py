@@ -25,9 +25,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting.convert.pld.compose import (
     can_compose,
     coarsen_losses,
@@ -46,8 +43,8 @@ from accounting.convert.renyi import (
     rdp_to_epsilon,
 )
 from accounting.errors import GridEdgeWarning
+from accounting.numbers import Floats
 
-Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
 _INSIDE = 0.9  # of the largest loss: a tilt beyond it is good for nothing below
 # the least positive float: a divergence below the pure epsilon is positive even where it underflows

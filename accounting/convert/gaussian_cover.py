@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-_OUTWARD = 1 + 1e-13  # Newton's method ends a few ulps away
+from accounting.numbers import FEW_UP
+
 _FAR = 1300.0  # nats: beyond, tails leave the floats, and R(z) <= exp(-z^2/2)/2 gives the bound
 _ROOT_HALF, _ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
 
@@ -16,14 +17,14 @@ _ROOT_HALF, _ROOT_HALF_PI = math.sqrt(0.5), math.sqrt(math.pi / 2)
 def pure_mu_squared(epsilon: float) -> float:
     """Squared shift (2 z)^2 with P[Z > z] = 1/(1 + e^epsilon), attained by randomized response."""
     if epsilon > _FAR / 2:
-        return 8 * epsilon * _OUTWARD
+        return 8 * epsilon * FEW_UP
     return _squared(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))
 
 
 def laplace_mu_squared(epsilon: float) -> float:
     """Squared shift (2 z)^2 with P[Z > z] = exp(-epsilon/2)/2, attained by Laplace noise."""
     if epsilon > _FAR:
-        return 4 * epsilon * _OUTWARD
+        return 4 * epsilon * FEW_UP
     return _squared(-math.expm1(-epsilon / 2), math.exp(-epsilon / 2) / 2)
 
 
@@ -39,4 +40,4 @@ def _squared(central: float, tail: float) -> float:
         else:
             reached = math.erfc(z * _ROOT_HALF) / 2
             z += math.log(reached / tail) * reached * math.sqrt(2 * math.pi) * math.exp(z * z / 2)
-    return 4 * z * z * _OUTWARD
+    return 4 * z * z * FEW_UP

@@ -14,12 +14,12 @@ from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.convert.pld.compose import coarsen_losses
 from accounting.convert.pld.hull import Hull
-from accounting.convert.pld.loss import Atoms, Banded, Floats, Loss, Losses, Normal
+from accounting.convert.pld.loss import Atoms, Banded, Loss, Losses, Normal
 from accounting.convert.renyi import rdp_to_epsilon
+from accounting.numbers import ROOT_UP, SUM_UP, Floats, Integers
 
 # A step costs a few roundings, each relative to positive terms.
 UP = 1 + 2.0**-42
@@ -33,7 +33,6 @@ _QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, an
 # steps beside the ranges, and multiplications for all of them: half a second
 _MOST_PAIRS, _PRODUCTS = 16, 6e8
 _LEAST_SCALE = 1e-100  # of a step beside the ranges: squares are to stay floats
-_UP = 1 + 2.0**-50
 _LEAST = 1e-12  # the least delta that the grid is made for
 _BEYOND = 1e-4  # share of it that is left beyond the grid
 _TAIL = 1e-9  # share of it that cut-off tails may add in all
@@ -57,8 +56,8 @@ class _Pieces(NamedTuple):
     columns.
     """
 
-    back: NDArray[np.int64]
-    ahead: NDArray[np.int64]
+    back: Integers
+    ahead: Integers
     start: Floats
     length: Floats
     gap1: Floats
@@ -246,13 +245,11 @@ class Solution:
         if i + 1 >= len(self.upper):
             return float(self.upper[-1])
         share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
-        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (
-            1 + 1e-12
-        )
+        return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * SUM_UP
 
     def epsilon_upper(self, delta: float) -> float:
         """Return the smallest epsilon that is proved for `delta`; inf if the grid ends first."""
-        reached = np.flatnonzero(~(self.upper * (1 + 1e-12) <= delta))  # NaN proves nothing
+        reached = np.flatnonzero(~(self.upper * SUM_UP <= delta))  # NaN proves nothing
         if len(reached) == 0:
             return 0.0
         if reached[-1] + 1 == len(self.upper):
@@ -277,7 +274,7 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
     rest = [(n, loss) for n, loss in losses.steps if not is_range(loss)]
     # Gaussians compose to one (C3); rounded up.
     return ranges, [
-        (1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss)
+        (1, Normal(loss.mu * math.sqrt(n) * ROOT_UP)) if isinstance(loss, Normal) else (n, loss)
         for n, loss in rest
     ]
 

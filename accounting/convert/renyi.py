@@ -13,11 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.errors import InvalidArgument, InvalidCurve
-
-Floats = NDArray[np.float64]
+from accounting.numbers import FEW_UP, SUM_UP, Floats
 
 # dp-accounting ignores orders up to 1.01 in Proposition 12 of Canonne, Kamath and Steinke.
 _LEAST, _MOST = 1.0101e-2, 1e10
@@ -25,9 +23,6 @@ _COARSE, _TABLE = 1 + np.geomspace(_LEAST, _MOST, 25), 1 + np.geomspace(_LEAST, 
 # An even number of inner points: the best one so far is then not among them, so that brackets keep
 # shrinking.
 _FINE_POINTS, _ROUNDS, _VERTICES = 8, 3, 3
-# Each epsilon is a handful of floating-point operations on a bound accurate to a few ulps: one part
-# in 10^13 covers both.
-_OUTWARD = 1 + 1e-13
 
 
 class _Conversion(NamedTuple):
@@ -76,7 +71,7 @@ def rdp_to_epsilon(
         delta: in (0, 1).
         table_orders: orders at which the bound is tabulated; empty for a closed form.
     """
-    return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), _OUTWARD)
+    return _best(rdp, table_orders, lambda a, r: _epsilon_at(a, r, delta), FEW_UP)
 
 
 def rdp_to_delta(
@@ -103,7 +98,7 @@ def rdp_to_delta(
     # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the
     # Kullback-Leibler divergence.
     bound = float(_checked(rdp(_COARSE[:1]))[0])
-    variation = min(1.0, math.sqrt(-math.expm1(-bound)) * (1 + 1e-13))
+    variation = min(1.0, math.sqrt(-math.expm1(-bound)) * FEW_UP)
     return (
         _Conversion(variation, float(_COARSE[0]), at_edge=False)
         if variation < found.value
@@ -241,7 +236,7 @@ def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) 
     with np.errstate(invalid="ignore", divide="ignore"):
         highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
     at = np.clip(highest, x[:-1], x[1:])
-    inside = float(((slope * at + start) / (at * (1 + at))).max()) * (1 + 1e-12)
+    inside = float(((slope * at + start) / (at * (1 + at))).max()) * SUM_UP
     return max(float(found[0]), inside, epsilon / float(x[-1]))
 
 

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final, overload
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting import risk
-from accounting.arguments import Relation
 from accounting.convert import bounds
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve, RelationMismatch
-from accounting.frozen import Frozen, Registry
+from accounting.frozen import Frozen
+from accounting.numbers import Floats
+from accounting.registry import Registry
+from accounting.relations import Relation
 from accounting.sections import Section, Sectioned, priced
 from accounting.wording import in_words
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
     from matplotlib.axes import Axes
 
-Floats = NDArray[np.float64]
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
 
 

@@ -13,9 +13,9 @@ from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_square
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.convert.renyi import of_response
-from accounting.curves.base import Curve, Floats, OneParameter, UnconditionalCurve
+from accounting.curves.base import Curve, OneParameter, UnconditionalCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import exact, float_up, times_up
+from accounting.numbers import Floats, exact, float_up, next_up, times_up
 
 
 class OneEpsilon(OneParameter, ABC):
@@ -302,7 +302,7 @@ class GaussianDP(OneParameter):
 
         The squares of tiny mu underflow.
         """
-        return cls(mu=math.nextafter(math.sqrt(2 * max(rho, _LEAST_RHO)), math.inf))
+        return cls(mu=next_up(math.sqrt(2 * max(rho, _LEAST_RHO))))
 
     @property
     def parameter(self) -> float:

@@ -17,22 +17,15 @@ from typing import Annotated, Any, Literal, Self, cast, final
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from accounting.arguments import MOST_COUNT, Relation, checked_integer
+from accounting.arguments import MOST_COUNT, checked_integer
 from accounting.convert.pld.hull import Hull, Largest, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.curves.base import (
-    CURVES,
-    AnyCurve,
-    Curve,
-    Floats,
-    OneParameter,
-    counts_up,
-    one_relation,
-)
+from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts_up, one_relation
 from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, decimal_sum, next_up, sum_up
+from accounting.relations import Relation
 
 
 class DelegatingCurve(Curve, ABC):
@@ -88,7 +81,7 @@ class Approximate(DelegatingCurve):
 
     @property
     def delta0(self) -> float:
-        return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
+        return min(1.0, sum_up(self.curve.delta0, self.added))
 
     @property
     def proved_for(self) -> Relation | None:
@@ -101,11 +94,7 @@ class Approximate(DelegatingCurve):
     def losses(self) -> Losses | None:
         """Return the inner curve's losses, with delta0 added to their divergence. Theorem P1."""
         inner = self.curve.losses()
-        return (
-            None
-            if inner is None
-            else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
-        )
+        return None if inner is None else Losses(inner.steps, sum_up(inner.added, self.added))
 
 
 @final
@@ -331,7 +320,7 @@ class Composed(_OfSeveral):
             return None
         joint, failing = self._gaussian
         inner = joint.profile(epsilon)
-        return min(1.0, math.nextafter(inner + failing, math.inf)) if failing else inner
+        return min(1.0, next_up(inner + failing)) if failing else inner
 
     @cached_property
     def _gaussian(self) -> tuple[GaussianDP, float] | None:

@@ -9,14 +9,15 @@ import numpy as np
 from pydantic import Field
 
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.frozen import Count, Positive
+from accounting.numbers import SUM_UP, Floats, next_up
 
 LEAST_SIGMA, MOST_SIGMA = 1e-3, 1e3
 _BEYOND = 40.0  # standard deviations, beyond which no place has a mass that a float can hold
 # standard deviations: beyond, one answer tells all and its privacy losses fill no useful grid
 _MOST_SHIFT = 20.0
-_OUTWARD, _ROUNDED = 1 + 1e-12, 1e-15
+_ROUNDED = 1e-15
 _LEAST = 1e-300  # more than the mass beyond
 
 
@@ -45,7 +46,7 @@ class DiscreteGaussianDP(UnconditionalCurve):
 
     @property
     def rho(self) -> float:
-        return math.nextafter((self.sensitivity / self.sigma) ** 2 / 2 * _OUTWARD, math.inf)
+        return next_up((self.sensitivity / self.sigma) ** 2 / 2 * SUM_UP)
 
     @property
     def core_epsilon(self) -> float:
@@ -62,7 +63,7 @@ class DiscreteGaussianDP(UnconditionalCurve):
         if total == 0:
             return _LEAST
         value = math.exp(math.log(total) - top * top / (2 * self.sigma**2) - math.log(self._total))
-        return min(1.0, math.nextafter(value * _OUTWARD, 1.0))
+        return min(1.0, math.nextafter(value * SUM_UP, 1.0))
 
     def losses(self) -> Losses | None:
         """Return a loss with one atom for each integer; None if one answer reveals nearly all."""
@@ -77,7 +78,7 @@ class DiscreteGaussianDP(UnconditionalCurve):
                     1,
                     Atoms(
                         tuple(self._loss(x[seen]).tolist()),
-                        tuple((weights[seen] * _OUTWARD).tolist()),
+                        tuple((weights[seen] * SUM_UP).tolist()),
                         _LEAST,
                     ),
                 ),

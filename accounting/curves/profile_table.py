@@ -12,10 +12,11 @@ from pydantic import Field, model_validator
 
 from accounting.convert.bounds import best_delta
 from accounting.convert.pld.loss import Atoms, Losses
-from accounting.curves.base import Curve, Floats, UnconditionalCurve
+from accounting.curves.base import Curve, UnconditionalCurve
 from accounting.curves.closed_form import ApproxDP, PureDP
 from accounting.errors import NoEquivalent
 from accounting.frozen import NonNegative, Real
+from accounting.numbers import SUM_UP, Floats
 
 
 @final
@@ -72,7 +73,6 @@ class RenyiTable(UnconditionalCurve):
 
 _RHO_ORDERS = 1 + np.geomspace(1e-6, 1e8, 3000)
 _MOST_EXPONENT = 709.0  # nats: beyond, e^epsilon leaves the floats
-_OUTWARD = 1 + 1e-12  # a sum of at most a few hundred positive terms, each good to a few ulps
 _POINTS = 48  # of a table that stands for another curve
 _LEAST_DELTA = 1e-18  # beyond delta0: smaller ones make the table longer, hardly tighter
 _MOST_EPSILON, _MOST_TABLED = 100.0, 500.0
@@ -126,7 +126,7 @@ class ProfileTable(Curve):
         logs += np.log(4 * likely / (1 - self.delta0)) - losses / 2
         top = logs.max(axis=1)
         excess = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
-        return np.minimum(np.logaddexp(0, excess) / (orders - 1) * _OUTWARD, self.core_epsilon)
+        return np.minimum(np.logaddexp(0, excess) / (orders - 1) * SUM_UP, self.core_epsilon)
 
     @cached_property
     def rho(self) -> float:
@@ -136,7 +136,7 @@ class ProfileTable(Curve):
         between = float(np.max(values / np.append(1.0, _RHO_ORDERS[:-1])))
         return min(
             max(between, self.core_epsilon / float(_RHO_ORDERS[-1])),
-            PureDP(epsilon=self.core_epsilon).rho * _OUTWARD,
+            PureDP(epsilon=self.core_epsilon).rho * SUM_UP,
         )
 
     @property
@@ -154,7 +154,7 @@ class ProfileTable(Curve):
         place = next(i for i, (e, _) in enumerate(points) if e > epsilon)
         (low, first), (high, second) = points[place - 1], points[place]
         share = math.exp(epsilon - high) * (math.expm1(low - epsilon) / math.expm1(low - high))
-        return min(first, (first + share * (second - first)) * _OUTWARD)
+        return min(first, (first + share * (second - first)) * SUM_UP)
 
     def losses(self) -> Losses:
         """Return the dominating pair as a privacy loss (Theorem M1).

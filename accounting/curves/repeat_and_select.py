@@ -13,17 +13,18 @@ from typing import Annotated, ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order, rdp_to_delta
-from accounting.curves.base import AnyCurve, Curve, Floats
+from accounting.curves.base import AnyCurve, Curve
 from accounting.curves.closed_form import PureDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Frozen, Positive, Probability, Real
+from accounting.numbers import FEW_UP, Floats
+from accounting.relations import Relation
 
 _ORDERS = 1 + np.geomspace(1e-2, 1e6, 81)
 _MOST_RUNS = 1e6  # expected; beyond it nobody runs anything
-_UP = 1 + 1e-13  # sums of a few terms and logarithms, each good to a few ulps
 _PAD = 16 * 2.0**-52  # of the largest term: a few sums, products and powers
 _MOST_EXPONENT = 300.0  # beyond it the pure epsilon says as much
 _HATS = 1 + np.geomspace(1e-2, 1e6, 161)
@@ -97,7 +98,7 @@ class TruncatedNegativeBinomial(Frozen):
 
         It is exact, rounded up, and below (2 + eta) epsilon.
         """
-        return (epsilon + (1 + self.eta) * self._gain(epsilon)) * _UP
+        return (epsilon + (1 + self.eta) * self._gain(epsilon)) * FEW_UP
 
     def _gain(self, epsilon: float) -> float:
         """Largest change (nats) of ln(gamma + (1 - gamma) G) for a probability G of one run."""
@@ -108,8 +109,8 @@ class TruncatedNegativeBinomial(Frozen):
     def renyi(self, base: Curve, orders: Floats) -> Floats:
         """Return (n,) Renyi bounds (nats) at n orders. Theorem 2 of Papernot and Steinke (2022)."""
         return (
-            base._rdp(orders) + self.shift(base) + math.log(self.mean * _UP) / (orders - 1)
-        ) * _UP
+            base._rdp(orders) + self.shift(base) + math.log(self.mean * FEW_UP) / (orders - 1)
+        ) * FEW_UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
         """Return (n,) upper bounds on E_P[(P/P')^rest] of the best of runs with pure `epsilon`.
@@ -132,35 +133,35 @@ class TruncatedNegativeBinomial(Frozen):
         hats = np.concatenate([_HATS, [order for order in base.table_orders if order > 1]])
         log = -math.log(self.gamma)
         found = (1 - 1 / hats) * base._rdp(hats) + log / hats
-        return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * _UP
+        return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * FEW_UP
 
     def profile_shift(self, base: Curve) -> float:
         """Shift (1 + eta) e of the profile, nats, rounded up. W4 (v).
 
         e solves e^e - 1 = (1/gamma - 1) times the profile of `base` at e.
         """
-        odds = (1 / self.gamma - 1) * _UP
-        low, high = 0.0, math.log1p(odds) * _UP
+        odds = (1 / self.gamma - 1) * FEW_UP
+        low, high = 0.0, math.log1p(odds) * FEW_UP
         while low < (middle := (low + high) / 2) < high:
             low, high = (
                 (low, middle)
-                if math.expm1(middle) >= odds * (base.profile(middle) or 0.0) * _UP
+                if math.expm1(middle) >= odds * (base.profile(middle) or 0.0) * FEW_UP
                 else (middle, high)
             )
-        return (1 + self.eta) * high * _UP
+        return (1 + self.eta) * high * FEW_UP
 
     def rho(self, base: Curve) -> float:
         """Return a zCDP parameter from the bounds up to `best_order` and their slope beyond."""
-        rest = math.log(self.mean * _UP)
+        rest = math.log(self.mean * FEW_UP)
         return (
-            (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * _UP
+            (base.rho + self.shift(base) + 2 * math.sqrt(rest * base.rho)) * FEW_UP
             if math.isfinite(base.rho)
             else math.inf
         )
 
     def best_order(self, base: Curve) -> float | None:
         """Return the order whose bound serves all smaller ones; None unless `base` is zCDP."""
-        rest = math.log(self.mean * _UP)
+        rest = math.log(self.mean * FEW_UP)
         return 1 + math.sqrt(min(rest / base.rho, 1e300)) if 0 < base.rho < math.inf else None
 
 
@@ -176,7 +177,7 @@ class PoissonRuns(Frozen):
 
     def pure(self, epsilon: float) -> float:
         """Return the exact pure epsilon (nats) of the best of pure runs, rounded up."""
-        return (epsilon + self.mean * math.tanh(epsilon / 2)) * _UP
+        return (epsilon + self.mean * math.tanh(epsilon / 2)) * FEW_UP
 
     def renyi(self, base: Curve, orders: Floats) -> Floats:
         """Return (n,) Renyi bounds (nats) at n orders. Theorem 6 of Papernot and Steinke (2022).
@@ -190,7 +191,7 @@ class PoissonRuns(Frozen):
             + self.mean * np.array([_core_delta(base, float(hat)) for hat in hats])
         )
         total = np.logaddexp(-self.mean, spent + log)
-        return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * _UP
+        return (total + 1e-15 * (1 + spent + abs(log) + self.mean)) / rest * FEW_UP
 
     def moments(self, epsilon: float, a: Floats, b: Floats, rest: Floats) -> Floats:
         """Return (n,) upper bounds on E_P[(P/P')^rest] of the best of runs with pure `epsilon`.
@@ -198,7 +199,7 @@ class PoissonRuns(Frozen):
         Requires x^-rest <= a - b x on the ratios x of a run. Theorem W4 (vi).
         """
         none, chord = math.exp(-self.mean), b / rest
-        power = self.mean * rest * math.tanh(epsilon / 2) * _UP
+        power = self.mean * rest * math.tanh(epsilon / 2) * FEW_UP
         part = np.exp(power)
         excess = part * (a - b - chord) + chord
         return (
@@ -209,7 +210,7 @@ class PoissonRuns(Frozen):
 
     def profile_shift(self, base: Curve) -> float:
         """Return the mean times the profile of `base` at 0, nats, rounded up. W4 (v)."""
-        return self.mean * (base.profile(0.0) or 0.0) * _UP
+        return self.mean * (base.profile(0.0) or 0.0) * FEW_UP
 
     def rho(self, base: Curve) -> float:
         """Return inf, because no zCDP parameter is known."""
@@ -280,7 +281,7 @@ class RepeatAndSelectDP(Curve):
                 for order in (orders[fits], rest[fits])
             )
             result[fits] = (
-                np.log(self.distribution.moments(epsilon, a, b, rest[fits])) / rest[fits] * _UP
+                np.log(self.distribution.moments(epsilon, a, b, rest[fits])) / rest[fits] * FEW_UP
             )
         return result
 
@@ -314,7 +315,7 @@ class RepeatAndSelectDP(Curve):
 
     @property
     def delta0(self) -> float:
-        return min(1.0, self.distribution.mean * self.base.delta0 * (1 + 1e-13))
+        return min(1.0, self.distribution.mean * self.base.delta0 * FEW_UP)
 
     @property
     def core_epsilon(self) -> float:
@@ -348,7 +349,7 @@ class RepeatAndSelectDP(Curve):
         if epsilon < shift:
             return 1.0
         base = self.base.profile(math.nextafter(epsilon - shift, -1.0) if epsilon > shift else 0.0)
-        return None if base is None else min(1.0, self.distribution.mean * base * _UP)
+        return None if base is None else min(1.0, self.distribution.mean * base * FEW_UP)
 
     @cached_property
     def _shift(self) -> float | None:

@@ -15,14 +15,14 @@ from typing import Annotated, Literal, final
 import numpy as np
 from pydantic import Field
 
-from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LOG_ROOT_2PI, GaussianDP, LaplaceDP, PureDP
 from accounting.frozen import Count, Positive
-from accounting.numbers import decimal_sum
+from accounting.numbers import Floats, product_up
+from accounting.relations import Relation
 
 MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
 
@@ -41,7 +41,7 @@ class _OnASample(UnconditionalCurve, ABC):
     @property
     def _unsampled(self) -> GaussianDP | LaplaceDP:
         loss = self._loss
-        shift = decimal_sum([(loss.group, loss.shift)])
+        shift = product_up(loss.group, loss.shift)
         return GaussianDP(mu=shift) if loss.noise == "gaussian" else LaplaceDP(epsilon=shift)
 
     @final
@@ -74,7 +74,7 @@ class _OnASample(UnconditionalCurve, ABC):
             if loss.shift > 700
             else math.log1p(loss.rate * math.expm1(loss.shift)) * (1 + 1e-14)
         )
-        return min(decimal_sum([(loss.group, each)]), self._unsampled.core_epsilon)
+        return min(product_up(loss.group, each), self._unsampled.core_epsilon)
 
     @final
     @property

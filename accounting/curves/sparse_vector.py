@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
-from accounting.curves.base import Floats, UnconditionalCurve
+from accounting.curves.base import UnconditionalCurve
 from accounting.curves.closed_form import LaplaceDP
 from accounting.frozen import Count, Positive
-from accounting.numbers import decimal_sum
+from accounting.numbers import SUM_UP, Floats, sum_up
 
 # Cells over which the place of the worst comparison is bounded: a cell adds at most a share
 # 2/_CELLS to the excess.
@@ -62,7 +62,7 @@ class SparseVectorDP(UnconditionalCurve):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        return np.minimum(self._at_each(orders), self.rho * (1 + 1e-12) * orders)
+        return np.minimum(self._at_each(orders), self.rho * SUM_UP * orders)
 
     def _at_each(self, orders: Floats) -> Floats:
         """Return the least of the theorems' bounds at each order, not convex at crossings."""
@@ -119,15 +119,15 @@ class SparseVectorDP(UnconditionalCurve):
         # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their
         # minimum is too.
         if not self._is_counted:
-            return min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self.epsilon2)]))
+            return min(self._whole.rho, sum_up(self._threshold.rho, self.epsilon2))
         gain, loss, odds = _cells(self._shift)
         answers = self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max())
-        limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, answers)]))
+        limit = min(self._whole.rho, sum_up(self._threshold.rho, answers))
         return min(limit, largest_over_order(self._at_each, self.core_epsilon))
 
     @property
     def core_epsilon(self) -> float:
-        return decimal_sum([(1, self.epsilon1), (1, self.epsilon2)])
+        return sum_up(self.epsilon1, self.epsilon2)
 
     @property
     def mu_squared(self) -> float:

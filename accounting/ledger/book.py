@@ -16,7 +16,7 @@ from typing import Any, Literal
 from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
 
 from accounting.address import masked
-from accounting.budget import NOTHING, Budget, Price
+from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.ledger.errors import (
     ClaimConflict,
@@ -57,14 +57,9 @@ from accounting.ledger.store import (
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, checked_name, digest
-from accounting.remaining import (
-    BudgetExceeded,
-    Remaining,
-    in_all_in_words,
-    over_periods,
-    refusal,
-    stated,
-)
+from accounting.price import NOTHING, Price
+from accounting.refusals import BudgetExceeded, refusal
+from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]

@@ -16,7 +16,6 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 from sqlalchemy import select
 
 from accounting.address import masked, without_password
-from accounting.arguments import Relation
 from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
@@ -52,7 +51,9 @@ from accounting.ledger.stored_text import (
 from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST, Price
-from accounting.remaining import BudgetExceeded, Remaining, Totals
+from accounting.refusals import BudgetExceeded
+from accounting.relations import Relation
+from accounting.remaining import Remaining, Totals
 from accounting.sections import Section, Sectioned
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import Annotated, Any, ClassVar, Literal, final, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
-from accounting.arguments import Relation, shown
-from accounting.budget import RECORDED, Budget, Price
+from accounting.arguments import shown
+from accounting.budget import RECORDED, Budget
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError, InvalidBudget
 from accounting.frozen import Frozen
@@ -37,6 +37,8 @@ from accounting.ledger.stored_text import (
     digest,
     optional_text,
 )
+from accounting.price import Price
+from accounting.relations import Relation
 from accounting.strict_json import read_json
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota", "retire"]

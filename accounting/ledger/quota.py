@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
-from accounting.budget import NOTHING, RECORDED, Budget, Price
+from accounting.budget import RECORDED, Budget
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
@@ -30,6 +30,7 @@ from accounting.ledger.stored_text import (
     period_of,
     periods_ending_at,
 )
+from accounting.price import NOTHING, Price
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]

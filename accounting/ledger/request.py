@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, Self, TypedDict, get_args
 
-from accounting.arguments import Relation, checked_integer
-from accounting.budget import Budget, Price
+from accounting.arguments import checked_integer
+from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
-from accounting.guarantee import common_relation
 from accounting.guarantee import curve_and_relation as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
 from accounting.ledger.model import Dataset, Origin, origin, price_in
@@ -24,6 +23,8 @@ from accounting.ledger.stored_text import (
     checked_text,
     checked_zone,
 )
+from accounting.price import Price
+from accounting.relations import Relation, common_relation
 from accounting.remaining import MOST_RUNS
 from accounting.strict_json import read_json
 

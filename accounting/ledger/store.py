@@ -50,7 +50,6 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from accounting.address import masked, revealed, without_password
-from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
 from accounting.ledger.errors import (
@@ -63,6 +62,7 @@ from accounting.ledger.errors import (
 )
 from accounting.ledger.model import DECLARES, ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import digest
+from accounting.price import NOTHING, Price
 
 # -- tables ----------------------------------------------------------------------------------------
 

@@ -19,12 +19,12 @@ from sqlalchemy import (
     select,
 )
 
-from accounting.budget import Budget, Price
+from accounting.budget import Budget
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import OPENS, Dataset
 from accounting.ledger.quota import Revision
 from accounting.ledger.store import IS_STEP, Declared, all_totals, entries
-from accounting.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import Remaining
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
@@ -149,7 +149,7 @@ def curves_of_quota(
 
 def is_a_sum(budget: Budget) -> bool:
     """True of a pure budget, whose running total is the sum of epsilons already."""
-    return budget.measure == "epsilon" and not budget.delta
+    return budget.measure.is_pure and not budget.delta
 
 
 def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint, ...]:

@@ -27,8 +27,6 @@ from sqlalchemy import (
     select,
 )
 
-from accounting.arguments import Relation
-from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
@@ -57,6 +55,8 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import digest
+from accounting.price import NOTHING, Price
+from accounting.relations import Relation
 from accounting.sections import Section, Sectioned
 
 Kind = (
@@ -222,7 +222,7 @@ class Chain:
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
-        if _less(entry.main, expected.main) or _less(entry.failure, expected.failure):
+        if _is_less(entry.main, expected.main) or _is_less(entry.failure, expected.failure):
             yield "price", "the entry is charged less than its curve costs"
         # An exchange of rows between periods is charged at the price of a replaced user.
         if relation not in (
@@ -238,7 +238,7 @@ class Chain:
             )
 
 
-def _less(charged: int, expected: int) -> bool:
+def _is_less(charged: int, expected: int) -> bool:
     return charged < expected - 1 - expected // SLACK
 
 

@@ -7,38 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from decimal import Decimal
 
-from accounting.budget import NOTHING, Budget
+from accounting.budget import Budget
 from accounting.numbers import of_unit
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
-from accounting.remaining import Remaining
-from accounting.wording import format_number, in_words, percent_up, rounded_down, rounded_up
-
-
-def unit_of(measure: Measure) -> str:
-    """Return the unit of a budget's main part, in words."""
-    if measure in ("mu^2", "release"):
-        return "μ²" if measure == "mu^2" else "releases"
-    if measure == "epsilon":
-        return "nats of pure ε"
-    return (
-        "nats of ρ (zCDP)" if measure == "rho" else f"nats of Rényi divergence of order {measure:g}"
-    )
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING
+from accounting.remaining import Remaining, stated
+from accounting.wording import format_number, percent_up, rounded_down, rounded_up
 
 
 def budget_in_words(budget: Budget) -> str:
-    """Return a budget in words, as it was declared."""
-    if budget.rho is not None:
-        return f"ρ = {format_number(budget.rho)}" + (
-            f" with δ = {format_number(budget.delta)}" if budget.delta else ""
-        )
-    unit = ", for Gaussian noise (μ² is added up)" if budget.order == "gaussian" else ""
-    if budget.release is not None:
-        unit = f", for releases of {in_words(budget.release.to_json())}"
-    return (
-        f"ε = {format_number(budget.limit)}"
-        + (f", δ = {format_number(budget.delta)}" if budget.delta else "")
-        + unit
-    )
+    """Return a budget in words, as it was declared, with the releases that it was declared for."""
+    return stated(budget) + budget.measure.suits
 
 
 def main_up(units: int) -> str:
@@ -78,12 +56,12 @@ def units_in_words(budget: Budget) -> str:
     also = Remaining(budget, NOTHING)
     pair = f"({format_number(budget.limit)}, {format_number(budget.delta)})"
     whole = "" if budget.epsilon is None else f"All of it together is {pair}-DP. "
-    words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
-    if budget.measure == "release":
+    words = f"Spent, left: {budget.measure.unit}. δ₀: failure probability. "
+    if budget.measure.is_counted:
         words += f"ε: none while releases are counted. {whole}"
     elif also.epsilon is None:
         words += "ε: none without a delta. "
-    elif budget.measure == "epsilon":
+    elif budget.measure.is_pure:
         words += f"ε: at δ = {format_number(also.delta)}. "
     else:
         words += (

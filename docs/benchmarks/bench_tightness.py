@@ -36,7 +36,7 @@ from dpselect import pate, ranking, verify
 from dpselect.mechanisms.traits import settings_of
 
 DELTA = 1e-6
-RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = (
+RELATIONS: tuple[acc.relations.Relation, acc.relations.Relation] = (
     "add_remove",
     "replace_one",
 )
@@ -613,7 +613,7 @@ def _among_equals(
 
 def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
     """The same noise parameters under the other relation; None where nothing is proved there."""
-    relation: acc.arguments.Relation = (
+    relation: acc.relations.Relation = (
         "replace_one" if mechanism.relation == "add_remove" else "add_remove"
     )
     if relation not in mechanism.traits.relations:

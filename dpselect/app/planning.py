@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError, located
-from accounting.frozen import kind_of
+from accounting.registry import kind_of
 from dpselect.app.release.outlook import Described, Outlook, of_release, of_series, of_shares
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec

@@ -10,10 +10,11 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
-from accounting.arguments import Relation
 from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
+from accounting.numbers import ROOT_UP, Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
@@ -22,7 +23,6 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import ThresholdNoise, ThresholdPrice, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -31,7 +31,6 @@ from dpselect.verify.quadrature import NoisyComparisons, gumbel_softmax, require
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
-_UP = 1 + 2**-50
 
 
 @final
@@ -113,14 +112,16 @@ class AboveThreshold(Mechanism):
                 ratio_up(self.sensitivity.linf, self.scale),
                 ratio_up(self.answer_shift, self.noise_on_answers),
             )
-            mu = _UP * math.hypot(moved, math.sqrt(self.c) * answer)
+            mu = ROOT_UP * math.hypot(moved, math.sqrt(self.c) * answer)
             changed = (
                 self.candidates
                 if self.sensitivity.l0 is None
                 else min(self.sensitivity.l0, self.candidates)
             )
             vectors = GaussianDP(
-                mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers)
+                mu=ROOT_UP
+                * math.sqrt(changed)
+                * ratio_up(self.sensitivity.linf, self.noise_on_answers)
             )
             return tighter(
                 GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors
@@ -194,7 +195,7 @@ class AboveThreshold(Mechanism):
         indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
         return Selections(indices, ordered=False, requested=self.c, reason=_REASON)
 
-    def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
+    def _rows(self, matrix: Numbers, source: Sampler) -> Integers:
         level = np.array([[self._level]])
         return first(
             source.passing(
@@ -360,7 +361,7 @@ class LargeMargin(Mechanism):
         chosen = [self._positions(block, source) for block in blocks(matrix)]
         return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
 
-    def _positions(self, block: Numbers, source: Sampler) -> Indices:
+    def _positions(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows,) the chosen candidate of every row."""
         ranks = ranked_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
@@ -373,7 +374,7 @@ class LargeMargin(Mechanism):
             )[:, 0]
         return ranks[np.arange(len(block)), places]
 
-    def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
+    def _sizes(self, descending: Numbers, source: Sampler) -> Integers:
         """Return (rows,) numbers of best candidates that compete."""
         threshold, comparison, _ = self._scales
         ranks = descending.shape[1] - 1

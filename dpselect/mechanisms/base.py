@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, final
 from pydantic import BaseModel, BeforeValidator, SerializeAsAny
 
 from accounting import Curve
-from accounting.frozen import Registry
 from accounting.guarantee import Summable
+from accounting.registry import Registry
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.gate import Gate
 from dpselect.mechanisms.traits import Traits, fields_of, settings_of

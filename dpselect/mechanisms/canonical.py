@@ -13,6 +13,7 @@ from pydantic import Field
 
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
+from accounting.numbers import Floats
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.hazard_noise import AnyLipschitzNoise
 from dpselect.mechanisms.base import Mechanism
@@ -22,7 +23,6 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import LipschitzNoise, Noise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.sampling.ranked import Ranked
 from dpselect.sampling.set_classes import (
     Classes,

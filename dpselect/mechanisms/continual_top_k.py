@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Budget, Curve, GaussianDP
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Probability, Real
+from accounting.numbers import ROOT_UP, Floats, Integers, next_up
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
@@ -24,9 +25,6 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.plan.fit import calibrated
 from dpselect.sensitivity import Sensitivity, sqrt_up
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 MOST_PERIODS: Final = 4000
@@ -312,7 +310,6 @@ def _most_passed(tails: Floats, squares: Floats, cells: int) -> Floats:
 # -- the mechanism ---------------------------------------------------------------------------------
 
 
-_ROOT_UP = 1 + 2.0**-50  # above the roundings of a root and a product
 _HALF = 0.5  # a count is an integer: how far it may lie from the sum of users and noise
 # of a budget's delta for thresholds; the rest converts to epsilon
 _SHARES: Final = (0.75, 0.9, 0.5, 0.25)
@@ -474,11 +471,7 @@ class ContinualTopK(Mechanism):
 
     def _moved(self, norm: float) -> float:
         """Change in l2 under the stated relation, if adding one user changes at most `norm`."""
-        return (
-            norm
-            if self.stated == "add_remove"
-            else math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)
-        )
+        return norm if self.stated == "add_remove" else next_up(sqrt_up(Fraction(2)) * norm)
 
     @property
     def _most_shown(self) -> int | None:
@@ -550,7 +543,7 @@ class ContinualTopK(Mechanism):
         """
         if not self._tests_totals:
             return None
-        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
+        repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * ROOT_UP
         shared = self.scale * self.strategy.total_deviations[periods] / repeats
         found = thresholds(
             tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods

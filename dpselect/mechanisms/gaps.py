@@ -11,8 +11,9 @@ import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import BoundedRange, Curve
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
+from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
@@ -20,7 +21,6 @@ from dpselect.mechanisms.ranks import count_blocks, favored, heights, highest, r
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -38,7 +38,7 @@ class Top(NamedTuple):
 
     # of the highest candidates, highest first; fewer than gaps where an observed domain has fewer
     # items
-    positions: Indices
+    positions: Integers
     # gaps[j - 1] is the j-th highest count minus the next one, that of a candidate that is not
     # there being 0
     gaps: Floats
@@ -64,7 +64,7 @@ def read_top(scores: Scores, kbar: int) -> Top:
     return Top(positions[:kbar], gaps)
 
 
-def top_set(top: Top, size: int) -> Indices:
+def top_set(top: Top, size: int) -> Integers:
     """Return positions of the top `size`, or none if an observed domain has fewer items."""
     return top.positions[:size] if len(top.positions) >= size else top.positions[:0]
 
@@ -190,7 +190,7 @@ class WidestGap(Mechanism, ABC):
         """
         return Sensitivity(linf=gap_shift(self.neighbors), monotone=False, relation=self.neighbors)
 
-    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+    def propose(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) chosen ranks for (rows, ranks) gaps. They are private until released."""
         noise, scale = self._noise
         return source.top_k_rows(self._preferred(gaps), by_name(noise), scale, 1)[:, 0] + 1

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from typing_extensions import TypeVar
 
-from accounting.arguments import Relation
 from accounting.frozen import Frozen
+from accounting.numbers import Floats
+from accounting.relations import Relation
 from dpselect.errors import (
     DomainMismatch,
     InvalidMechanism,
@@ -23,7 +24,6 @@ from dpselect.errors import (
 )
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler, sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Sensitivity

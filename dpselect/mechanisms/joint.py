@@ -21,26 +21,17 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 from flint import arb, fmpq, fmpz
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import (
-    Flags,
-    Floats,
-    Indices,
-    LazyUniform,
-    Words,
-    WordSource,
-    rational,
-    uniforms,
-)
+from dpselect.sampling.contest import LazyUniform, Words, WordSource, rational, uniforms
 from dpselect.sampling.ranked import Ranked, draw_sequences, half_below
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -116,7 +107,7 @@ class JointTopK(Mechanism):
             )
         return Selections(best, ordered=True, requested=self.k)
 
-    def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Indices:
+    def _draw(self, scores: Scores, rounds: int, source: Sampler) -> Integers:
         """Draw (rounds, k) positions, independently, for one score vector."""
         ranked = Ranked(scores.dense())
         levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
@@ -150,7 +141,7 @@ class Counts:
             float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf
         )
 
-    def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
+    def between(self, low: Floats, high: Floats) -> tuple[Integers, Integers]:
         """Return (levels, k) bounds on the counts at every level from low to high, elementwise.
 
         Both ends have shape (levels,). Theorem M10.
@@ -158,7 +149,7 @@ class Counts:
         least = np.maximum(self._reaching(low, self._slack(low)), np.arange(1, self._k + 1))
         return least, self.most(high)
 
-    def most(self, level: Floats) -> Indices:
+    def most(self, level: Floats) -> Integers:
         """Return (levels, k) upper bounds on the counts at each level."""
         return self._reaching(level, -self._slack(level))
 
@@ -177,7 +168,7 @@ class Counts:
         after = np.where(count < self._size, self._top - next_one, np.inf)
         return last, after.min(axis=1)
 
-    def at(self, level: arb, least: Indices, most: Indices) -> Indices | None:
+    def at(self, level: arb, least: Integers, most: Integers) -> Integers | None:
         """Return (k,) the counts at a level, not halved, known as a ball, between these bounds.
 
         None if the ball leaves them open.
@@ -202,7 +193,7 @@ class Counts:
             count = self._ranked.reaching(value)
         return count
 
-    def _reaching(self, level: Floats, slack: Floats) -> Indices:
+    def _reaching(self, level: Floats, slack: Floats) -> Integers:
         with np.errstate(over="ignore"):
             return self._ranked.reaching_half(self._top - level[:, None] + slack)
 
@@ -227,14 +218,14 @@ class Cells:
 
     edges: Floats  # (cells + 1,) half levels
     # (cells, k) ranks allowed in each place; at least as many as at any level of the cell
-    allowed: Indices
-    everything: Indices  # (k,) the same for the atom
+    allowed: Integers
+    everything: Integers  # (k,) the same for the atom
     rate: float  # nats per score unit of loss
 
     def __len__(self) -> int:
         return len(self.allowed)
 
-    def log_weights(self, allowed: Indices) -> tuple[Floats, Floats]:
+    def log_weights(self, allowed: Integers) -> tuple[Floats, Floats]:
         """Return (cells + 1,) ln of the weights of all cells and of the atom, and error bounds.
 
         The cells have these counts. Cells narrower than `_NARROW` are weighed as if they were that
@@ -245,7 +236,7 @@ class Cells:
         width = np.append(np.log(-np.expm1(-np.maximum(self._widths(), _NARROW))), 0.0)
         return counts - spent + width, _LOGARITHM * (1.0 + counts + spent + np.abs(width))
 
-    def picked(self, count: int, source: Sampler) -> Indices:
+    def picked(self, count: int, source: Sampler) -> Integers:
         """Draw (count,) cells by their weights; the atom is the one after the last."""
         value, error = self.log_weights(self.allowed)
         narrow = np.append(self._widths() < _NARROW, False)
@@ -253,7 +244,7 @@ class Cells:
             np.where(narrow, -np.inf, value - error), value + error, self._balls, count
         )
 
-    def within(self, cell: Indices, words: Words) -> tuple[Floats, Floats]:
+    def within(self, cell: Integers, words: Words) -> tuple[Floats, Floats]:
         """Return (count,) bounds on half levels whose density falls exponentially.
 
         Given the first bits of a uniform number each.
@@ -301,7 +292,7 @@ class Cells:
         return 2 * rational(float(self.edges[i]))
 
 
-def product(allowed: Indices) -> fmpz:
+def product(allowed: Integers) -> fmpz:
     """Number of sequences, if place i, from 0, may take the best allowed[i] ranks."""
     total = fmpz(1)
     for place, ranks in enumerate(allowed.tolist()):
@@ -309,7 +300,7 @@ def product(allowed: Indices) -> fmpz:
     return total
 
 
-def log_product(allowed: Indices) -> Floats:
+def log_product(allowed: Integers) -> Floats:
     """Return (rows,) rounded logarithms of `product` for (rows, k) counts.
 
     No count is below its place.
@@ -317,7 +308,7 @@ def log_product(allowed: Indices) -> Floats:
     return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
 
 
-def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
+def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Integers]:
     """Draw (count,) flags that are True with a probability known by its logarithm.
 
     The logarithm lies within `error` of `chance`. Also returns the places where this leaves the
@@ -350,7 +341,7 @@ class AllowedRanks:
         self.last: float = min(self._counts.largest_loss, 0.5 * cut)
         self._cells = self._refined()
 
-    def draw(self, count: int, source: Sampler) -> Indices:
+    def draw(self, count: int, source: Sampler) -> Integers:
         """Draw (count, k) numbers of best ranks that may stand in each place.
 
         The levels are independent.
@@ -363,7 +354,7 @@ class AllowedRanks:
             missing = missing[~accepted]
         return allowed
 
-    def _propose(self, count: int, source: Sampler) -> tuple[Indices, NDArray[np.bool_]]:
+    def _propose(self, count: int, source: Sampler) -> tuple[Integers, Flags]:
         """Draw allowed ranks at levels from the envelope, and flags of accepted proposals."""
         allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
         cell = self._cells.picked(count, source)
@@ -373,22 +364,20 @@ class AllowedRanks:
         accepted[inside] = self._accepted(found, self._cells.allowed[cell[inside]], source.words)
         return allowed, accepted
 
-    def _levels(self, cell: Indices, words: WordSource) -> Indices:
+    def _levels(self, cell: Integers, words: WordSource) -> Integers:
         """Draw (count, k) allowed ranks at levels that are exponential within their cells."""
         drawn = words(len(cell))
         low, high = self._cells.within(cell, drawn)
         least, most = self._counts.between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
 
-            def counts(uniform: arb, i: int = i) -> Indices | None:
+            def counts(uniform: arb, i: int = i) -> Integers | None:
                 return self._counts.at(self._cells.level(int(cell[i]), uniform), least[i], most[i])
 
             least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
         return least
 
-    def _accepted(
-        self, allowed: Indices, envelope: Indices, words: WordSource
-    ) -> NDArray[np.bool_]:
+    def _accepted(self, allowed: Integers, envelope: Integers, words: WordSource) -> Flags:
         """Draw (count,) flags, True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))

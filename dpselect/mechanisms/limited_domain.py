@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank
@@ -19,7 +20,6 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -155,7 +155,7 @@ class LimitedDomain(Mechanism):
         )
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
 
-    def _select_block(self, block: Numbers, source: Sampler) -> Indices:
+    def _select_block(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows, k) released positions, and -1 beyond the last."""
         positions = ranked_rows(block)[:, : self.kbar + 1]
         descending = cast(Numbers, np.take_along_axis(block, positions, axis=1))
@@ -183,7 +183,7 @@ class LimitedDomain(Mechanism):
         laws = (_prefixes(positions.tolist(), self.epsilon * counts, self.k) for counts in beaten)
         return mixture(zip(chances, laws, strict=True))
 
-    def _compete(self, scores: Scores) -> tuple[Indices, Floats, Floats]:
+    def _compete(self, scores: Scores) -> tuple[Integers, Floats, Floats]:
         """Return positions of the top kbar, and heights of these and of the floors (`_heights`)."""
         positions, counts = read_counts(scores, self.kbar + 1)
         above, floors = self._heights(counts[None])
@@ -209,13 +209,13 @@ class LimitedDomain(Mechanism):
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
         return -favored(floors, (growth - growth[0]) * self._scale)
 
-    def _choose(self, floors: Floats, source: Sampler) -> Indices:
+    def _choose(self, floors: Floats, source: Sampler) -> Integers:
         """Return (rows,) chosen places in kbar_least, ..., kbar, for (rows, sizes) floors."""
         if self.kbar_least is None:
             return np.zeros(len(floors), dtype=np.int64)
         return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
 
-    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Indices:
+    def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Integers:
         """Return places in the noisy order of (rows, ranks) counts, and -1 from the threshold on.
 
         The shape is (rows, k + 1), or fewer columns if there are fewer ranks.

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpselect.mechanisms.continual_top_k import ContinualTopK, Floats
+from accounting.numbers import Flags, Floats
+from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.mechanisms.release import public_grid
 
 # by what a period's weight falls from one period to the next
@@ -129,7 +129,7 @@ class Means:
         self._earlier = self.values[RANKING]
         self._sums, self._weights = _FALLS * self._sums + values, _FALLS * self._weights + 1
 
-    def order(self, variance: float, among: NDArray[np.bool_] | None = None) -> Floats:
+    def order(self, variance: float, among: Flags | None = None) -> Floats:
         """Means (items,) at the rate that fits best.
 
         Args:

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
+from accounting.numbers import SUM_UP, Floats, Integers
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.gate import Between
@@ -39,7 +40,6 @@ from dpselect.mechanisms.release import (
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -326,7 +326,7 @@ def _shared_winner(
 
 
 def _peel_groups(
-    values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler
+    values: Numbers, multiplicities: Integers, noise: Noise, scale: float, k: int, source: Sampler
 ) -> list[int]:
     """Return (k,) positions in the order in which they are peeled off.
 
@@ -527,7 +527,6 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 # Qiao, Su and Zhang (2021), Theorem 2.2, is proved for epsilon and delta up to these.
 _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05
 _FAMILY_POINTS, _LEAST_DELTA = 24, 1e-60
-_UP = 1 + 1e-12
 
 
 def winners_curve(
@@ -603,13 +602,13 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
         return 4 * ratio * math.sqrt(times * math.log(candidates / delta))
 
     least, most = (
-        epsilon_at(_FAMILY_DELTA) * _UP,
+        epsilon_at(_FAMILY_DELTA) * SUM_UP,
         min(_FAMILY_EPSILON, epsilon_at(_LEAST_DELTA), whole.epsilon0),
     )
     if candidates < 2 or least >= most:
         return whole
     family = {
-        float(e): math.exp(log_delta(float(e))) * _UP
+        float(e): math.exp(log_delta(float(e))) * SUM_UP
         for e in np.linspace(least, most, _FAMILY_POINTS)
     }
     kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}

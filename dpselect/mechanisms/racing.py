@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
+from accounting.numbers import Flags, Floats, Integers
 from accounting.wording import format_number
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
@@ -27,14 +28,13 @@ from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
 Floor = Annotated[Real, Field(ge=-8, le=64)]
-Again = Callable[[Indices, float], Floats]
+Again = Callable[[Integers, float], Floats]
 """Function from positions of contested items and a norm to (n,) sums of users' weights there."""
 
 _AHEAD: Final = 3.0
@@ -371,7 +371,7 @@ class RacingTopK(WeighsAgain):
     ) -> Selection:
         rows, groups = self._groups(scores, positions)
 
-        def again(at: Indices, norm: float) -> Floats:
+        def again(at: Integers, norm: float) -> Floats:
             return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
 
         raced = self._raced(first, rows, groups, again, source, together=True)
@@ -387,7 +387,7 @@ class RacingTopK(WeighsAgain):
             scores, best, ordered=True, requested=requested, reason=_REASON, values=values
         )
 
-    def _groups(self, scores: Scores, positions: list[int]) -> tuple[Indices, int]:
+    def _groups(self, scores: Scores, positions: list[int]) -> tuple[Integers, int]:
         """Return (n,) places of the items' groups among their groups, and the number of groups."""
         if not self.cells or scores.labels is None:
             return np.zeros(len(positions), dtype=np.int64), 1
@@ -404,7 +404,7 @@ class RacingTopK(WeighsAgain):
             there, first = there[taking_part], first[taking_part]
         rows = there // size
 
-        def again(at: Indices, norm: float) -> Floats:
+        def again(at: Integers, norm: float) -> Floats:
             return np.asarray(flat[there[at]] * self._used_again(norm), dtype=np.float64)
 
         raced = self._raced(first, rows, rounds, again, source, together=False)
@@ -418,7 +418,7 @@ class RacingTopK(WeighsAgain):
         shown = values if self.values else None
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON, values=shown)
 
-    def _best(self, raced: _Raced, rows: Indices, groups: int, shown: Indices) -> Indices:
+    def _best(self, raced: _Raced, rows: Integers, groups: int, shown: Integers) -> Integers:
         """Return the k first of each group among `shown`, group by group.
 
         Ties keep the order of `shown`.
@@ -429,7 +429,7 @@ class RacingTopK(WeighsAgain):
     def _raced(
         self,
         first: Floats,
-        rows: Indices,
+        rows: Integers,
         groups: int,
         again: Again,
         source: Sampler,
@@ -473,7 +473,7 @@ class RacingTopK(WeighsAgain):
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
     def _bars(
-        self, scores: Floats, rows: Indices, left: Indices, heights: Floats
+        self, scores: Floats, rows: Integers, left: Integers, heights: Floats
     ) -> tuple[Floats, Flags]:
         """Return (groups,) scores of released items at the last open place, and flags.
 
@@ -501,7 +501,7 @@ class RacingTopK(WeighsAgain):
             low = np.maximum(low, self._floors[at])
         return low, bar + reach
 
-    def _spends(self, bar: Floats, number: Indices, *, together: bool) -> Indices:
+    def _spends(self, bar: Floats, number: Integers, *, together: bool) -> Integers:
         """Return (groups,) places in `norms`, from bars and numbers of released items.
 
         The second norm is spent if noise is small beside the bar. `together` takes one norm for all
@@ -555,13 +555,13 @@ class RacingTopK(WeighsAgain):
 class _Raced:
     """Outcome of a race for each item. **Private** except for released items."""
 
-    tiers: Indices  # (n,) first sort key of the listing, before the score
+    tiers: Integers  # (n,) first sort key of the listing, before the score
     scores: Floats  # (n,) last running scores, in deviations
     values: Floats  # (n,) the same as means of users' weights, score units
     released: Flags  # (n,)
 
 
-def _ranks(rows: Indices, groups: int) -> Indices:
+def _ranks(rows: Integers, groups: int) -> Integers:
     """Return (n,) places of items within their groups, where groups follow one another."""
     number = np.bincount(rows, minlength=groups)
     return np.arange(len(rows)) - (np.cumsum(number) - number)[rows]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import InvalidScores
-from dpselect.sampling.contest import Flags, Floats, Indices, differences
+from dpselect.sampling.contest import differences
 from dpselect.scores import Numbers, Scores
 
 
-def centered(values: Numbers) -> NDArray[np.float64]:
+def centered(values: Numbers) -> Floats:
     """Return (m,) values minus their maximum as float64.
 
     Rankings do not depend on a common shift, and large integers keep their gaps.
@@ -28,7 +28,7 @@ _SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float6
 _GRID = 2.0**20
 
 
-def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
+def read_counts(scores: Scores, count: int) -> tuple[Integers, Numbers]:
     """Return positions and values of the `count` highest counts, highest first.
 
     In an observed domain, candidates with count 0 are left out.
@@ -111,7 +111,7 @@ def highest(block: Numbers, count: int) -> Numbers:
     return best[:, ::-1][:, :count]
 
 
-def first(flags: Flags, most: int) -> Indices:
+def first(flags: Flags, most: int) -> Integers:
     """Return positions of the first `most` set flags of every row, or -1 beyond the last flag.
 
     The shape is (rows, min(most, m)).
@@ -123,7 +123,7 @@ def first(flags: Flags, most: int) -> Indices:
     return indices
 
 
-def columns(flags: Flags) -> Indices:
+def columns(flags: Flags) -> Integers:
     """Return the columns that are set in every row, ascending, and -1 after the last one.
 
     The shape is (rows, largest number of set columns).
@@ -134,7 +134,7 @@ def columns(flags: Flags) -> Indices:
     return result
 
 
-def joined(parts: Iterable[Indices]) -> Indices:
+def joined(parts: Iterable[Integers]) -> Integers:
     """Concatenate blocks of rows, and fill up the narrower ones with -1."""
     held = list(parts)
     widest = max(part.shape[1] for part in held)

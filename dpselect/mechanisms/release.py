@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, label_key
 
@@ -87,7 +87,7 @@ def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler)
     )
 
 
-def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
+def expanded(scores: Scores, groups: Integers, members: Integers) -> list[int]:
     """Return positions of these members of groups, or the groups if scores are not grouped."""
     if scores.multiplicities is None:
         return groups.tolist()

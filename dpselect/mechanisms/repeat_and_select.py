@@ -14,9 +14,9 @@ from flint import arb
 from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import Curve, RepeatAndSelectDP
-from accounting.arguments import Relation
 from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
 from accounting.curves.base import CURVES
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest, RunFailed
 from dpselect.mechanisms.base import MECHANISMS, Mechanism
 from dpselect.mechanisms.traits import Traits

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
+from accounting.numbers import Floats, next_up
 from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.gate import Between
@@ -25,7 +26,7 @@ from dpselect.mechanisms.release import bars_of, expanded, half_width, public_gr
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, precision
+from dpselect.sampling.contest import precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -118,7 +119,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         most = self.sensitivity.items_alone or 1
         first, last = np.array(steps(most) if self.sensitivity.uniform else [(most, most)]).T
         hiding = float(self._hiding(first, last).max())
-        return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
+        return hiding if self.floor == 0 else next_up(self.floor + hiding)
 
     def _hiding(self, first: Numbers, last: Numbers) -> Floats:
         """Return the thresholds that hide lone items of one user, one threshold per run of numbers.

@@ -16,12 +16,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
-from accounting.arguments import Relation, shown
+from accounting.arguments import shown
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
-from accounting.numbers import decimal_sum
+from accounting.numbers import Flags, Floats, Integers, sum_up
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
@@ -38,7 +39,7 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
-from dpselect.sampling.contest import Flags, Floats, Indices, numbers
+from dpselect.sampling.contest import numbers
 from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -78,11 +79,7 @@ class StableRule:
     def epsilon2(self) -> float:
         """Nats spent on the test that ends the run."""
         rest = float(_EXACT.subtract(Decimal(repr(self.epsilon)), Decimal(repr(self.epsilon1))))
-        return (
-            rest
-            if decimal_sum([(1, self.epsilon1), (1, rest)]) <= self.epsilon
-            else math.nextafter(rest, 0.0)
-        )
+        return rest if sum_up(self.epsilon1, rest) <= self.epsilon else math.nextafter(rest, 0.0)
 
     @property
     def curve(self) -> SparseVectorDP:
@@ -149,7 +146,7 @@ class StableRule:
             numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])]
         )[:, 0]
 
-    def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Indices:
+    def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Integers:
         """Return (rows,) positions of each row's first distance to pass, or -1 if none does.
 
         `less` steps are taken off all distances.
@@ -632,7 +629,7 @@ class TopStable(Mechanism):
         indices = np.concatenate([self._rows(block, source) for block in count_blocks(matrix)])
         return Selections(indices, ordered=False, requested=self.k, reason=_FEWER)
 
-    def _rows(self, block: Numbers, source: Sampler) -> Indices:
+    def _rows(self, block: Numbers, source: Sampler) -> Integers:
         """Return released positions of every row, ascending, and -1 beyond the last.
 
         The shape is (rows, min(k, m)).
@@ -651,7 +648,7 @@ class TopStable(Mechanism):
             indices[rows, : stable.shape[1]] = stable
         return indices
 
-    def search_order(self, ranks: int) -> Indices:
+    def search_order(self, ranks: int) -> Integers:
         """Return the sizes 1, ..., ranks in the order in which they are tested."""
         upwards = np.arange(1, ranks + 1)
         if self.search == "from_kbar":
@@ -662,12 +659,12 @@ class TopStable(Mechanism):
         """Return (rows, ranks) gaps in the order of the tests; each less 1 is a distance."""
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
-    def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
+    def _sizes(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) first sizes whose gap passes, or 0, from (rows, ranks) gaps."""
         found = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
         return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
-    def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
+    def _pick_rows(self, relative: Floats, source: Sampler) -> Integers:
         """Pick (rows, k) places in stable sets of one size > k."""
         if self.epsilon_em == 0:
             # equal scores with independent noise: a set at random

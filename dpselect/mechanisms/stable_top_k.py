@@ -25,8 +25,9 @@ from accounting import (
     RenyiTable,
     tighter,
 )
-from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
+from accounting.numbers import Flags, Floats, Integers, next_up
+from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import (
@@ -44,7 +45,6 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import RHO, SCALE, Traits
 from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -104,7 +104,7 @@ class StabilityRule:
             excess,
             by_name(self.noise),
             self.scale,
-            math.nextafter(self.scale * self.threshold, math.inf),
+            next_up(self.scale * self.threshold),
         )
 
     def _excess(self, gaps: ArrayLike) -> Floats:
@@ -131,7 +131,7 @@ class StabilityGatedSet(Mechanism, ABC):
         """The largest size."""
 
     @abstractmethod
-    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+    def propose(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) sizes to test for (rows, ranks) gaps. They are private until released."""
 
     @abstractmethod
@@ -262,7 +262,7 @@ class StabilityTest(StabilityGatedSet):
     def _requested(self) -> int:
         return self.k
 
-    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+    def propose(self, gaps: Floats, source: Sampler) -> Integers:
         return np.full(len(gaps), self.k)
 
     def rank_law(self, gaps: Floats) -> Floats:
@@ -508,7 +508,7 @@ class StableTopKFixed(Mechanism):
             parts.append(np.sort(filled, axis=1))
         return Selections(np.concatenate(parts), ordered=False, requested=self.k)
 
-    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Indices:
+    def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Integers:
         """Fill up or thin out stable sets of one size, and return (rows, k) positions."""
         kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
         wanted = self.k - kept.shape[1]
@@ -537,6 +537,6 @@ class StableTopKFixed(Mechanism):
         return law
 
 
-def _columns(flags: Flags) -> Indices:
+def _columns(flags: Flags) -> Integers:
     """Return (rows, count) set columns, for rows with the same count."""
     return np.nonzero(flags)[1].reshape(len(flags), -1)

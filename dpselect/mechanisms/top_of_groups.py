@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
+from accounting.numbers import Floats
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores
 from dpselect.mechanisms.base import AnyMechanism
@@ -21,7 +22,6 @@ from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
 from dpselect.mechanisms.gate import Between
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections, label_key
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, final, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from accounting.arguments import Relation
+from accounting.relations import Relation
 from dpselect.sensitivity import Norm
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from accounting.numbers import Floats
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.release import expanded, public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Scores
 from dpselect.selection import Selection
 from dpselect.sensitivity import sqrt_up

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, zero
 from accounting.frozen import Positive
+from accounting.numbers import Floats
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import AnyMechanism, ShowsValues
 from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
@@ -20,7 +21,6 @@ from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with
 from dpselect.mechanisms.traits import Traits
 from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Norm, Sensitivity, fraction_up

@@ -16,8 +16,10 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
 from accounting.frozen import Count
+from accounting.numbers import Flags, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gate import MechanismInput
@@ -26,7 +28,6 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selections
 from dpselect.sensitivity import Sensitivity
 
-Flags = NDArray[np.bool_]
 Counts = NDArray[np.int32]
 
 MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
@@ -694,7 +695,7 @@ def _cut(votes: Votes, tau: int, salt: str) -> Votes:
             "salt must be text that can be encoded, without lone surrogates"
         ) from None
 
-    def order(number: int) -> NDArray[np.int64]:
+    def order(number: int) -> Integers:
         """Return the (labels,) labels of a round, the one to keep first at the front."""
         digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(
             8 * votes.labels

@@ -12,18 +12,17 @@ from typing import Final, NoReturn, final
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import RelationMismatch, RenyiTable
 from accounting.convert.bounds import best_epsilon
 from accounting.errors import InvalidArgument
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ConfidentGNMax, GNMax
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Logs = tuple[Floats, Floats]
 
 # ways to share q among the two tails; each adds at most one part in 32 to q (Theorem P20)

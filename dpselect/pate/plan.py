@@ -16,13 +16,14 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final, Self, cast, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field
 
 import accounting as acc
 from accounting.arguments import checked_integer
 from accounting.budget import checked_budget
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
+from accounting.numbers import Flags, Floats
 from accounting.risk import Risk
 from accounting.sections import Section
 from dpselect.errors import InvalidBallots, InvalidRequest
@@ -39,9 +40,6 @@ from dpselect.pate.voting import (
 )
 from dpselect.plan.fit import calibrated, knob_of, mechanism_class
 from dpselect.plan.plan import Plan
-
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 CLASSES: Final[dict[Voting, type[Vote]]] = {
     "gnmax": GNMax,

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from accounting import Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
+from accounting.numbers import Integers
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.noise_curves import centered_gaussian, ratio_up
@@ -26,7 +27,7 @@ from dpselect.mechanisms.traits import RHO, SCALE, SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Indices, numbers
+from dpselect.sampling.contest import numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.verify.quadrature import require_enumerable
@@ -34,7 +35,7 @@ from dpselect.verify.quadrature import require_enumerable
 _GAUSSIAN = by_name("gaussian")
 
 
-def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Indices:
+def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Integers:
     """Draw (rounds, 1) positions of the labels with the largest count + sigma * Z.
 
     Ties have probability 0.

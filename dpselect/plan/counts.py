@@ -150,7 +150,7 @@ def limits_of(budget: Budget) -> str:
 
 def _norm_of(budget: Budget) -> Norm:
     """The norm that suits a budget: l1 if epsilons add up, l2 if their squares do."""
-    return "l1" if budget.measure == "epsilon" else "l2"
+    return "l1" if budget.measure.is_pure else "l2"
 
 
 def _scale(

@@ -195,7 +195,7 @@ class _Rule:
         whole: Budget | None,
     ) -> Self:
         """The facts of a request. `whole` is the budget of the dataset to charge."""
-        pure = budget.form == "pure" or (whole is not None and whole.measure == "epsilon")
+        pure = budget.form == "pure" or (whole is not None and whole.measure.is_pure)
         return cls(
             budget,
             request,

@@ -15,8 +15,9 @@ from typing import Any, final
 from flint import arb
 
 from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
 from accounting.errors import CalibrationError
+from accounting.relations import Relation
 from dpselect import mechanisms
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup, members

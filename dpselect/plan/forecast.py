@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from accounting.frozen import Real
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.cells import cell
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, TopOfGroups
@@ -23,7 +23,7 @@ from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice
 from dpselect.plan.plan import share
-from dpselect.plan.profile import Bounding, Floats, Groups, Indices, Loads, Profile, Stated
+from dpselect.plan.profile import Bounding, Groups, Loads, Profile, Stated
 from dpselect.scores import WEIGHT_UNIT, Domain, Scores, SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
@@ -58,8 +58,8 @@ class MadeUpUsers:
         each: number of users that one of these stands for.
     """
 
-    users: Indices
-    cells: Indices
+    users: Integers
+    cells: Integers
     size: int
     groups: int = 1
     each: float = 1.0
@@ -140,7 +140,7 @@ class MadeUpUsers:
             sums = np.bincount(np.repeat(np.arange(len(at)), many), weight(own), len(at))
             return np.asarray(sums * self.each, dtype=np.float64)
 
-        def weigh(labels: Sequence[Label], norm: float) -> Indices:
+        def weigh(labels: Sequence[Label], norm: float) -> Integers:
             found = spent(labels, lambda own: np.minimum(1.0, norm / np.sqrt(own)))
             return np.floor(found * WEIGHT_UNIT).astype(np.int64)
 
@@ -162,7 +162,7 @@ class MadeUpUsers:
         )
         return found.with_second(SecondLook(score, bound, weigh=weigh))
 
-    def _kept(self, limit: int | None, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    def _kept(self, limit: int | None, rng: np.random.Generator) -> tuple[Integers, Integers]:
         """The pairs after at most `limit` of each user are kept."""
         if limit is None:
             return self.users, self.cells
@@ -174,7 +174,7 @@ class MadeUpUsers:
         return self.users[kept], self.cells[kept]
 
 
-def _spans(starts: Indices, sizes: Indices) -> Indices:
+def _spans(starts: Integers, sizes: Integers) -> Integers:
     """Ranges of whole numbers with these starts and sizes."""
     return np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
 
@@ -202,14 +202,14 @@ def _appeal(profile: Profile, loads: Loads) -> Floats:
     return np.asarray(appeal)
 
 
-def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Indices:
+def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Integers:
     """A sample (number,) of users' numbers of items."""
     return np.rint(rng.choice(loads.sizes, number, p=loads.users / loads.users.sum())).astype(
         np.int64
     )
 
 
-def _drawn(sizes: Indices, chances: Floats, rng: np.random.Generator) -> tuple[Indices, Indices]:
+def _drawn(sizes: Integers, chances: Floats, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """Users and items of (pairs,), in order of items, drawn item by item for each user."""
     items, people, left = len(chances), len(sizes), sizes.copy()
     held = np.empty(0, dtype=np.int64)
@@ -396,7 +396,7 @@ class Forecaster:
         mechanism = TopOfGroups(k=k, mechanism=inner) if choice.cells else inner
         run, data = (
             replace(choice, mechanism=mechanism),
-            list[tuple[Scores, NDArray[np.bool_], int]](),
+            list[tuple[Scores, Flags, int]](),
         )
         if (
             run.bounding.idle
@@ -446,7 +446,7 @@ class Forecaster:
 
 def _counted(
     profile: Profile, mechanism: Mechanism, k: int, *, known: bool
-) -> tuple[Scores, NDArray[np.bool_]]:
+) -> tuple[Scores, Flags]:
     """Scores without bounds, labeled by rank, and an array that is True for the right ranks."""
     counts = profile.dense()
     shown = counts if known else counts[counts > 0]
@@ -457,7 +457,7 @@ def _counted(
     return scores, top_of(counts, len(counts), k)
 
 
-def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> NDArray[np.bool_]:
+def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> Flags:
     """True (cells,) for the k highest values above `least` per group of `size` cells, with ties."""
     table = values.reshape(-1, size)
     k = min(k, size)
@@ -465,9 +465,7 @@ def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> NDArray[np.
     return np.asarray((table > least) & (table >= bar[:, None])).ravel()
 
 
-def judged(
-    released: NDArray[np.bool_], right: NDArray[np.bool_], size: int, k: int
-) -> tuple[float, float, float]:
+def judged(released: Flags, right: Flags, size: int, k: int) -> tuple[float, float, float]:
     """Mean recall, share of groups with all items right, and number of released items per group.
 
     Means are over groups with any user.
@@ -485,7 +483,7 @@ def judged(
     )
 
 
-def counted_groups(released: NDArray[np.bool_], right: NDArray[np.bool_], size: int) -> Indices:
+def counted_groups(released: Flags, right: Flags, size: int) -> Integers:
     """Numbers of right and of all released items of each group, (2, groups)."""
     shown, true = released.reshape(-1, size), right.reshape(-1, size)
     return np.array([(shown & true).sum(axis=1), shown.sum(axis=1)])
@@ -495,7 +493,7 @@ def _on(
     choice: Choice,
     k: int,
     scores: Scores,
-    right: NDArray[np.bool_],
+    right: Flags,
     size: int,
     *,
     draws: int,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget
+from accounting.numbers import Flags, Floats, Integers
 from accounting.risk import Risk
 from accounting.sections import Section
 from accounting.wording import format_number
@@ -27,7 +28,7 @@ from dpselect.plan.forecast import (
     top_of,
 )
 from dpselect.plan.plan import Plan, share
-from dpselect.plan.profile import Floats, Groups, Indices, Profile
+from dpselect.plan.profile import Groups, Profile
 
 _DRAWS = 2  # of the noise, on each profile that fits
 _MOST_COUNTS = 10_000_000  # of cells in periods, which are simulated at once
@@ -175,8 +176,8 @@ class _Log:
     """
 
     made: MadeUpUsers
-    by_period: list[Indices]
-    right: NDArray[np.bool_]
+    by_period: list[Integers]
+    right: Flags
 
     @classmethod
     def of(cls, made: MadeUpUsers, mechanism: ContinualTopK, rng: np.random.Generator) -> _Log:
@@ -200,7 +201,7 @@ class _Log:
         used = np.zeros(int(made.users.max(initial=0)) + 1, dtype=np.int16)
         added = np.zeros((mechanism.periods, number))
 
-        def coins(pairs: Indices) -> NDArray[np.uint64]:
+        def coins(pairs: Integers) -> NDArray[np.uint64]:
             return rng.integers(0, 2**64, (2, len(pairs)), dtype=np.uint64)
 
         for at, pairs in enumerate(self.by_period):

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting.address import masked
-from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Real
+from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
 Law = Literal["curve", "counts"]
 
@@ -150,7 +149,7 @@ class Profile:
     """
 
     values: Floats
-    multiplicities: Indices
+    multiplicities: Integers
     description: str
     loads: Loads | None = None
     users: float | None = None

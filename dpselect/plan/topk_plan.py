@@ -15,8 +15,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from accounting import Budget, Curve
-from accounting.arguments import WORDS
-from accounting.frozen import Count, Positive, Real, kind_of
+from accounting.frozen import Count, Positive, Real
+from accounting.registry import kind_of
+from accounting.relations import WORDS
 from accounting.risk import Risk
 from accounting.sections import Section
 from accounting.wording import format_number

@@ -7,13 +7,10 @@ from typing import Any, NoReturn, final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidComparisons
 from dpselect.selection import Label, label_key
-
-Floats = NDArray[np.float64]
-Places = NDArray[np.int64]
 
 
 @final
@@ -37,9 +34,9 @@ class Comparisons:
 
     __slots__ = ("_losers", "_weights", "_winners", "items")
 
-    _losers: Places
+    _losers: Integers
     _weights: Floats
-    _winners: Places
+    _winners: Integers
     items: tuple[Label, ...]
 
     def __init__(
@@ -166,7 +163,7 @@ def _named(items: Iterable[Label]) -> tuple[Label, ...]:
     return names
 
 
-def _places(labels: Sequence[Label], place: dict[Label, int]) -> Places:
+def _places(labels: Sequence[Label], place: dict[Label, int]) -> Integers:
     if not all(label in place for label in labels):
         raise InvalidComparisons(
             "a comparison names an item that is not in items: list it, or drop the comparison at"

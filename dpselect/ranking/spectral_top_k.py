@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
+from accounting.numbers import Floats
 from dpselect.errors import InvalidComparisons
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
@@ -171,7 +171,7 @@ def transition(comparisons: Comparisons, normalizer: float) -> Any:
     )
 
 
-def walk(matrix: Any, steps: int) -> NDArray[np.float64]:
+def walk(matrix: Any, steps: int) -> Floats:
     """Return (m,) probabilities of where a walk of `steps` steps from a uniform start ends."""
     backwards = scipy.sparse.csr_array(matrix.T)
     place = np.full(matrix.shape[0], 1 / matrix.shape[0])

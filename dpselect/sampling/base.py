@@ -20,6 +20,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flint import arb, fmpq, fmpz
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.noise import Noise
 from dpselect.sampling import discrete, exact, plain, thresholds
@@ -27,9 +28,6 @@ from dpselect.sampling.contest import (
     TINY,
     WIDER,
     Entries,
-    Flags,
-    Floats,
-    Indices,
     LazyUniform,
     Numbers,
     RankingProblem,
@@ -81,7 +79,7 @@ class Sampler(ABC):
         return noise.from_uniform(self.uniform(count))
 
     @final
-    def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+    def top_k(self, values: Numbers, noise: Noise, scale: float, k: int) -> Integers:
         """Return (k,) positions of the k largest values + scale * noise, largest first.
 
         `values` are (m,) integers or floats, m >= k. Exact if `self.exact` (Theorems X2 and X6):
@@ -99,7 +97,7 @@ class Sampler(ABC):
         noise: Noise,
         scale: float,
         k: int,
-        multiplicities: Indices | None = None,
+        multiplicities: Integers | None = None,
     ) -> Drawn:
         """Return the k largest values + scale * noise, largest first, each with its noise.
 
@@ -131,7 +129,7 @@ class Sampler(ABC):
         scale: float,
         level: float,
         k: int | None = None,
-        multiplicities: Indices | None = None,
+        multiplicities: Integers | None = None,
     ) -> Drawn:
         """Return at most the k largest values + scale * noise above `level`, largest first.
 
@@ -161,7 +159,7 @@ class Sampler(ABC):
         return self._drawn(values, noise, scale, entries[:few])
 
     @final
-    def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+    def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Integers:
         """Return (k,) positions of the winners of k rounds, each on the remaining candidates.
 
         Every round is `top_k` with k=1 and fresh noise. Exact if `self.exact`.
@@ -179,7 +177,7 @@ class Sampler(ABC):
     @final
     def above_rows(
         self, matrix: Numbers, noise: Noise, scale: float, level: float, *, listed: Flags
-    ) -> Indices:
+    ) -> Integers:
         """Return (rounds, m) positions of noisy values above `level` in every row, then -1.
 
         The largest is first. Only candidates that are `listed` (rounds, m) take part. Exact if
@@ -196,7 +194,7 @@ class Sampler(ABC):
         )
 
     @final
-    def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Indices:
+    def top_k_rows(self, matrix: Numbers, noise: Noise, scale: float, k: int) -> Integers:
         """Return (rounds, k) positions of `top_k` for every row of a (rounds, m) matrix."""
         matrix = numbers(matrix)
         if not self.exact:
@@ -208,8 +206,8 @@ class Sampler(ABC):
 
     @final
     def top_k_grouped(
-        self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int
-    ) -> tuple[Indices, Indices]:
+        self, values: Numbers, multiplicities: Integers, noise: Noise, scale: float, k: int
+    ) -> tuple[Integers, Integers]:
         """Return (k,) groups of the k largest, and (k,) places of the winners in their groups.
 
         `multiplicities[g]` candidates share the score `values[g]`. Exact for every sampler
@@ -282,7 +280,7 @@ class Sampler(ABC):
     @final
     def categorical(
         self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int
-    ) -> Indices:
+    ) -> Integers:
         """Draw (count,) independent classes, with probabilities exactly in proportion to weights.
 
         `low` and `high` are (classes,) bounds on the logarithms of the weights, both -inf for a
@@ -292,7 +290,7 @@ class Sampler(ABC):
         return discrete.categorical(low, high, weights, count, self.words)
 
     @final
-    def subset(self, size: int, count: int) -> Indices:
+    def subset(self, size: int, count: int) -> Integers:
         """Draw (count,) distinct positions below `size`, uniform over sets, in random order.
 
         Exact.
@@ -306,7 +304,7 @@ class Sampler(ABC):
                 return order[:count].astype(np.int64)
 
     @final
-    def below(self, bounds: Indices) -> Indices:
+    def below(self, bounds: Integers) -> Integers:
         """Draw (count,) independent uniform integers, each at least 0 and less than its bound >= 1.
 
         Exact, by rejection.
@@ -334,9 +332,9 @@ class Sampler(ABC):
 class Drawn:
     """Some of values + scale * noise, largest first. **Private** except for the released part."""
 
-    index: Indices  # (count,) places of their values
+    index: Integers  # (count,) places of their values
     # (count,) places in the groups of these values; 0 for values that stand for one candidate
-    member: Indices
+    member: Integers
     rounded: Callable[[float], Floats]
     """Function from a grid, a power of two, to (count,) numbers rounded to its nearest multiple.
 
@@ -350,7 +348,7 @@ class Drawn:
         return "Drawn(<hidden>)"
 
 
-def _plainly_drawn(index: Indices, noisy: Floats) -> Drawn:
+def _plainly_drawn(index: Integers, noisy: Floats) -> Drawn:
     return Drawn(index, np.zeros_like(index), lambda grid: np.rint(noisy / grid) * grid)
 
 
@@ -418,7 +416,7 @@ class Thresholds:
         self._lazy: dict[int, list[LazyUniform]] = {}
         self.renew(np.arange(rows))
 
-    def renew(self, rows: Indices) -> None:
+    def renew(self, rows: Integers) -> None:
         """Draw the thresholds of these rows afresh."""
         words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
         self._words[:, rows] = words

@@ -19,6 +19,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.noise import Noise
 
 T = TypeVar("T")
@@ -158,11 +159,8 @@ def rational(value: float | int) -> fmpq:
     return fmpq(*Fraction(value).as_integer_ratio())
 
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
-Numbers = NDArray[np.int64] | NDArray[np.float64]
+Numbers = Integers | Floats
 
 # no noise makes up for lower heights: they are given this upper bound and no lower one
 LOWEST = -1e300
@@ -188,7 +186,7 @@ def uniforms(words: Words) -> Floats:
     return np.asarray((words >> np.uint64(64 - _CELL)).astype(np.float64) * 2.0**-_CELL)
 
 
-def largest_rows(noisy: Floats, k: int) -> Indices:
+def largest_rows(noisy: Floats, k: int) -> Integers:
     """Return (rounds, k) columns of the k largest numbers of every row, largest first."""
     if k == 1:
         return np.argmax(noisy, axis=1)[:, None]
@@ -233,7 +231,7 @@ def heights(values: Numbers, reference: np.int64 | np.float64, scale: float) -> 
 
 
 def contest_bounds(
-    noise: Noise, height: Floats, level: Indices, words: Words
+    noise: Noise, height: Floats, level: Integers, words: Words
 ) -> tuple[Floats, Floats]:
     """Return bounds on height + isf(V), where V = 2^-level * 0.w.
 
@@ -259,7 +257,7 @@ _HALF_CELL = 1.0 - 2.0**-53
 _EDGE = 2.0**-28
 
 
-def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
+def estimates(noise: Noise, words: Words) -> tuple[Floats, Integers]:
     """Return isf at the centers of the cells of 2^-52 in which V lies, and inaccurate places.
 
     The words give the cells. At all other places an estimate is within 2^-22 of isf(V).
@@ -277,7 +275,7 @@ def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
 
 
 _SPARE = 4096  # candidates held beyond 2k before the certain losers are dropped
-Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
+Bounds = Callable[[Noise, Floats, Integers, Words], tuple[Floats, Floats]]
 
 
 @final
@@ -303,7 +301,7 @@ class RankingProblem:
             raise AssertionError("the reference score must be set first")
         return heights(values, self.reference, self.scale)
 
-    def at(self, places: Indices | slice | int) -> Self:
+    def at(self, places: Integers | slice | int) -> Self:
         """Return the problem restricted to some of the values."""
         return replace(self, values=self.values[places])
 
@@ -320,9 +318,9 @@ class Entries:
     Each has an index into the values and a place in the group of that value.
     """
 
-    index: Indices
-    member: Indices
-    level: Indices
+    index: Integers
+    member: Integers
+    level: Integers
     words: Words
     # Draws of which more than the word is known. Shared by all entries cut from these, so that no
     # bit is drawn twice.
@@ -331,14 +329,14 @@ class Entries:
     )
 
     @classmethod
-    def at(cls, index: Indices, words: Words, level: int = 0) -> Self:
+    def at(cls, index: Integers, words: Words, level: int = 0) -> Self:
         """Return candidates that stand for themselves, each with a word of V = 2^-level * 0.w."""
         return cls(index, np.zeros_like(index), np.full_like(index, level), words)
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, kept: Indices | slice) -> Self:
+    def __getitem__(self, kept: Integers | slice) -> Self:
         return type(self)(
             self.index[kept], self.member[kept], self.level[kept], self.words[kept], self.refined
         )
@@ -359,7 +357,7 @@ class Entries:
             {key: draw for part in parts for key, draw in part.refined.items()},
         )
 
-    def split(self, group: Indices, first: Indices) -> Self:
+    def split(self, group: Integers, first: Integers) -> Self:
         """Return entries by group, if `index` is a place among all members of all groups.
 
         The members of group g begin at `first[g]`.
@@ -371,7 +369,7 @@ class Entries:
         chosen = group[self.index]
         return type(self)(chosen, self.index - first[chosen], self.level, self.words, refined)
 
-    def among(self, candidates: Indices) -> Self:
+    def among(self, candidates: Integers) -> Self:
         """Return entries by candidate, if `index` is a place among `candidates`."""
         refined = {
             (int(candidates[index]), member): draw for (index, member), draw in self.refined.items()
@@ -423,7 +421,7 @@ def exceeds(
 
 
 def scaled(
-    noise: Noise, scale: float, words: Words, level: Indices | None = None
+    noise: Noise, scale: float, words: Words, level: Integers | None = None
 ) -> tuple[Floats, Floats]:
     """Return bounds on scale * isf(V) up to two roundings, for words of any shape.
 
@@ -436,7 +434,7 @@ def scaled(
     return low * scale, high * scale
 
 
-def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
+def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Integers]:
     """Return flags of sums that are certainly positive, and places where the sign is not certain.
 
     `sizes` bounds the terms that are not in them.
@@ -488,14 +486,14 @@ class Contenders:
             order[start:stop] = start + self._sorted(self._entries[start:stop])
         return self._entries[order[: self._problem.k]]
 
-    def _keep(self, kept: Indices) -> None:
+    def _keep(self, kept: Integers) -> None:
         self._entries, self._low, self._high = (
             self._entries[kept],
             self._low[kept],
             self._high[kept],
         )
 
-    def _sorted(self, entries: Entries) -> Indices:
+    def _sorted(self, entries: Entries) -> Integers:
         """Return the exact descending order of a few entries, as positions among them."""
         problem = self._problem
         scores = [rational(problem.values[i].item()) for i in entries.index]

@@ -8,23 +8,15 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, fmpq, fmpz
 
-from dpselect.sampling.contest import (
-    Flags,
-    Floats,
-    Indices,
-    LazyUniform,
-    Words,
-    WordSource,
-    precision,
-    uniforms,
-)
+from accounting.numbers import Flags, Floats, Integers
+from dpselect.sampling.contest import LazyUniform, Words, WordSource, precision, uniforms
 
 _ROUNDING = 2.0**-50  # of the total, for every addition and product
 
 
 def categorical(
     low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int, words: WordSource
-) -> Indices:
+) -> Integers:
     """Draw (count,) columns, with probabilities exactly in proportion to weights. Theorem X9."""
     first = words(count)
     column, certain = picked(low, high, first)
@@ -33,7 +25,7 @@ def categorical(
     return column
 
 
-def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
+def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
     """Return (rows,) the column on which a word falls, and flags of certain columns.
 
     From (rows, columns) bounds on ln(weight). A column of weight zero has both bounds -inf, and is
@@ -45,7 +37,7 @@ def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags
     return (sums[:, :-1] <= place).sum(axis=1), np.asarray(distance > slack)
 
 
-def picked(low: Floats, high: Floats, words: Words) -> tuple[Indices, Flags]:
+def picked(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
     """Do as `picked_rows` for (count,) words and one row of (columns,) bounds."""
     sums, slack = _cumulated(low[None], high[None])
     place = uniforms(words) * sums[0, -1]
@@ -96,7 +88,7 @@ def successes(size: int, level: int, words: WordSource) -> Words:
     return places[places < np.uint64(size)]
 
 
-def binomial_counts(number: int, level: int, words: WordSource) -> Indices:
+def binomial_counts(number: int, level: int, words: WordSource) -> Integers:
     """Draw (number,) counts of Binomial(2^(level + 4), 2^-level), by exact inversion.
 
     The inverted function is its distribution function.
@@ -162,7 +154,7 @@ def _table(level: int) -> Words:
     return np.array(steps, dtype=np.uint64)
 
 
-def _distinct(counts: Indices, width: int, words: WordSource) -> Words:
+def _distinct(counts: Integers, width: int, words: WordSource) -> Words:
     """Draw for every piece its count of distinct numbers of `width` bits, uniform over sets.
 
     The numbers are prefixed by the piece.

@@ -19,15 +19,13 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.errors import DpSelectError
 from dpselect.noise import Noise
 from dpselect.sampling.contest import (
     LOWEST,
     Contenders,
     Entries,
-    Flags,
-    Floats,
-    Indices,
     Numbers,
     RankingProblem,
     Words,
@@ -86,7 +84,7 @@ def drawn_all(problem: RankingProblem) -> Entries:
     """
     problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
-    parts, held, least = list[tuple[Indices, Words, Floats]](), 0, -np.inf
+    parts, held, least = list[tuple[Integers, Words, Floats]](), 0, -np.inf
     for start in range(0, size, chunk):
         words = problem.words(min(chunk, size - start))
         estimate, wide = estimates(problem.noise, words)
@@ -124,7 +122,7 @@ def _cut(best: Floats, margin: float) -> Floats:
     )
 
 
-def peeled(problem: RankingProblem) -> Indices:
+def peeled(problem: RankingProblem) -> Integers:
     """Return (k,) positions of the winners of k rounds, each with fresh noise for the rest.
 
     Scores are passed over once. Up to `_TOGETHER` rounds are swept together, in which a candidate
@@ -176,7 +174,7 @@ class SweepIndex:
 
 
 def grouped(
-    problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None
+    problem: RankingProblem, multiplicities: Integers, *, threshold: float | None = None
 ) -> Entries:
     """Return the k largest among groups of candidates with one score.
 
@@ -190,7 +188,7 @@ def grouped(
     return Sweep(problem).groups(groups, multiplicities, threshold)
 
 
-def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
+def grouped_reaching(problem: RankingProblem, multiplicities: Integers, level: float) -> Entries:
     """Return all members of groups that may exceed `level` (score units), and others, unordered.
 
     Theorem X14.
@@ -206,7 +204,7 @@ def grouped_reaching(problem: RankingProblem, multiplicities: Indices, level: fl
 
 def grouped_drawn_all(
     problem: RankingProblem,
-    multiplicities: Indices,
+    multiplicities: Integers,
     drawn: Callable[[RankingProblem], Entries] = drawn_all,
 ) -> Entries:
     """Do as `grouped`, with the noise of every candidate drawn."""
@@ -297,7 +295,7 @@ _CHUNK = 1 << 14  # candidates whose noise fits the cache
 _WIDE = 4096  # rows from here on are problems of their own
 
 
-def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Indices:
+def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Integers:
     """Return (rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
@@ -309,7 +307,7 @@ def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Indic
     )
 
 
-def _block(problem: RankingProblem) -> Indices:
+def _block(problem: RankingProblem) -> Integers:
     matrix = problem.values
     words = problem.words(matrix.size)
     estimate, wide = estimates(problem.noise, words)
@@ -324,7 +322,7 @@ def _block(problem: RankingProblem) -> Indices:
     return best
 
 
-def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
+def _decided(estimate: Floats, best: Integers, margin: float) -> Flags:
     """Return flags of rows that the estimates rank beyond doubt.
 
     In them each of the k stays above everything after it. Theorem X10.
@@ -340,7 +338,7 @@ def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
 class Units:
     """Blocks of candidates, or groups that share one score."""
 
-    start: Indices  # index into the values of a unit's first candidate
+    start: Integers  # index into the values of a unit's first candidate
     # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
     height: Floats
     # candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is
@@ -350,7 +348,7 @@ class Units:
     def __len__(self) -> int:
         return len(self.start)
 
-    def __getitem__(self, kept: NDArray[np.bool_] | slice) -> Self:
+    def __getitem__(self, kept: Flags | slice) -> Self:
         return type(self)(self.start[kept], self.height[kept], self.known[kept])
 
     def levels(self, noise: Noise, threshold: float) -> Levels:
@@ -448,14 +446,14 @@ class Rounds:
             self._is_taken[winner] = True
         return True
 
-    def _keys(self, entries: Entries) -> Indices:
+    def _keys(self, entries: Entries) -> Integers:
         return entries.index * self.count + entries.member
 
 
 # How the candidates of a pool of units are numbered.
 
 _POOL = 2.0**60  # candidates a pool may hold before its last unit, so that 64 bits number them all
-Located = Callable[[Words], tuple[Indices, Indices]]
+Located = Callable[[Words], tuple[Integers, Integers]]
 
 
 @final
@@ -471,9 +469,9 @@ class _Layout:
     stride: int = 0
     size: int = 0
     copies: int = 1
-    multiplicities: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    multiplicities: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
-    def lengths(self, start: Indices) -> Floats | None:
+    def lengths(self, start: Integers) -> Floats | None:
         """Return the number of candidates in each unit, for an estimate."""
         if self.width == 1:
             return None
@@ -483,7 +481,7 @@ class _Layout:
             else self.multiplicities[start].astype(np.float64)
         )
 
-    def pools(self, same: Indices, start: Indices) -> list[Indices]:
+    def pools(self, same: Integers, start: Integers) -> list[Integers]:
         """Return runs of units whose candidates 64 bits can number."""
         if self.width:
             return [same]
@@ -491,7 +489,7 @@ class _Layout:
         before = np.cumsum(length) - length
         return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
 
-    def numbered(self, start: Indices) -> tuple[int, Located]:
+    def numbered(self, start: Integers) -> tuple[int, Located]:
         """Return the number of candidates in a pool, and a function that finds them by number.
 
         It returns (unit of the pool, offset in it).
@@ -503,15 +501,15 @@ class _Layout:
         length = self.multiplicities[start].astype(np.uint64)
         ends = np.cumsum(length)
 
-        def located(number: Words) -> tuple[Indices, Indices]:
+        def located(number: Words) -> tuple[Integers, Integers]:
             unit = np.searchsorted(ends, number, side="right")
             return unit, (number - (ends[unit] - length[unit])).astype(np.int64)
 
         return int(ends[-1]), located
 
     def candidates(
-        self, start: Indices, offset: Indices
-    ) -> tuple[Indices, Indices, NDArray[np.int64] | None]:
+        self, start: Integers, offset: Integers
+    ) -> tuple[Integers, Integers, Integers | None]:
         """Return indices into the values, members within a group, and places that exist.
 
         None if all exist.
@@ -576,7 +574,7 @@ class Sweep:
             parts, second = self._revealed(parts, level, single)
             yield level, [*first, *second], whole, parts
 
-    def groups(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
+    def groups(self, groups: Units, multiplicities: Integers, threshold: float) -> Entries:
         """Return the k largest, largest first; unit g has `multiplicities[g]` equal candidates."""
         layout = _Layout(0, multiplicities=multiplicities)
         for level in _descending(threshold):
@@ -586,7 +584,7 @@ class Sweep:
                 break
         return self._contest.ranked()
 
-    def reaching(self, groups: Units, multiplicities: Indices, threshold: float) -> Entries:
+    def reaching(self, groups: Units, multiplicities: Integers, threshold: float) -> Entries:
         """Return every member that may exceed the threshold, and others, unordered.
 
         The threshold is in noise units above the reference.
@@ -613,7 +611,7 @@ class Sweep:
         entries = [self._drawn(pool, units, int(level[pool[0]]), layout) for pool in pools]
         return Units(units.start, units.height, level), entries
 
-    def _drawn(self, pool: Indices, units: Units, level: int, layout: _Layout) -> Entries:
+    def _drawn(self, pool: Integers, units: Units, level: int, layout: _Layout) -> Entries:
         size, located = layout.numbered(units.start[pool])
         unit, offset = located(successes(size, level, self._problem.words))
         unit = pool[unit]
@@ -622,7 +620,7 @@ class Sweep:
         entries = Entries(index, member, np.full(len(index), level), words)
         return entries if real is None else entries[real]
 
-    def _uniforms(self, known: Levels, level: int) -> tuple[Indices, Words]:
+    def _uniforms(self, known: Levels, level: int) -> tuple[Integers, Words]:
         """Return places of candidates with V < 2^-level given V >= 2^-known, and their words.
 
         V = 2^-level * 0.w.
@@ -652,7 +650,7 @@ class Sweep:
         for start in range(0, len(entries), _AT_ONCE):
             self._contest.offer(entries[start : start + _AT_ONCE])
 
-    def _seen(self, entries: Entries) -> NDArray[np.bool_]:
+    def _seen(self, entries: Entries) -> Flags:
         """Return flags of candidates that were entered in an earlier round."""
         before = np.concatenate([old.index for old in self._entered])
         seen = np.isin(entries.index, before)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx, fmpz
 
+from accounting.numbers import Floats
 from dpselect.noise import log1mexp, widened
-from dpselect.sampling.contest import Floats, precision
+from dpselect.sampling.contest import precision
 
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
 _ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form

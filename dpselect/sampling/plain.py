@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpselect.sampling.contest import Floats, Indices, Numbers, differences, largest_rows
+from accounting.numbers import Floats, Integers
+from dpselect.sampling.contest import Numbers, differences, largest_rows
 
 _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]
@@ -17,7 +18,7 @@ NoiseDraw = Callable[[int], Floats]
 
 def above(
     values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None
-) -> tuple[Indices, Floats]:
+) -> tuple[Integers, Floats]:
     """Return positions and noisy values of the k largest that exceed `level`, largest first.
 
     All of them if k is None.
@@ -33,7 +34,7 @@ def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
     return np.asarray(values + scale * draw(values.size).reshape(values.shape))
 
 
-def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
+def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Integers:
     """Return (rounds, k) positions of the k largest scores + scale * noise of every row.
 
     The rows are those of a (rounds, m) matrix, and the largest comes first.

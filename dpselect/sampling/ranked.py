@@ -6,8 +6,9 @@ from typing import Any, final
 
 import numpy as np
 
+from accounting.numbers import Floats, Integers
 from dpselect.sampling.base import Sampler
-from dpselect.sampling.contest import Floats, Indices, Numbers, differences
+from dpselect.sampling.contest import Numbers, differences
 
 
 def half_below(values: Any, top: Any) -> Floats:
@@ -39,7 +40,7 @@ class Ranked:
         """Return half the score of each rank minus the highest, rounded once, without overflow."""
         return half_below(self._ascending[self.size - np.asarray(ranks)], self._ascending[-1])
 
-    def reaching_half(self, levels: Floats) -> Indices:
+    def reaching_half(self, levels: Floats) -> Integers:
         """Number of values of `half_below_top` that are at least each level; any shape.
 
         Found by bisection, which copies no scores.
@@ -65,7 +66,7 @@ class Ranked:
         """Number of scores that are at least this high."""
         return self.size - int(np.searchsorted(self._ascending, value, side="left"))
 
-    def positions(self, ranks: Indices) -> Indices:
+    def positions(self, ranks: Integers) -> Integers:
         """Return the candidate position of each rank, shape (k,)."""
         wanted = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
@@ -90,7 +91,7 @@ class Ranked:
 _FEW_LEVELS = 64  # different scores among the chosen
 
 
-def ranked_rows(block: Numbers) -> Indices:
+def ranked_rows(block: Numbers) -> Integers:
     """Return (rows, m) positions of every row's scores, highest first, ties by position."""
     ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
     return block.shape[1] - 1 - ascending[:, ::-1]
@@ -99,7 +100,7 @@ def ranked_rows(block: Numbers) -> Indices:
 # Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
 
 
-def draw_sequences(allowed: Indices, source: Sampler) -> Indices:
+def draw_sequences(allowed: Integers, source: Sampler) -> Integers:
     """Draw (rounds, k) ranks from 1, for (rounds, k) non-decreasing `allowed` with allowed[i] > i.
 
     A place may take every rank that earlier places may, so each place is uniform over the remaining

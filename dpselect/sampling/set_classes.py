@@ -23,13 +23,11 @@ from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from flint import arb, fmpq
-from numpy.typing import NDArray
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.noise import Gumbel, Noise, by_name, log1mexp, widened
 from dpselect.sampling.base import Sampler
 from dpselect.sampling.contest import (
-    Floats,
-    Indices,
     LazyUniform,
     Numbers,
     Words,
@@ -226,12 +224,12 @@ class RowClasses:
         self.gamma: float = gamma
         held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
         lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
-        self.n: Indices = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
-        self.r: Indices = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
-        self.held: Indices = np.append(held, k)
-        self.lowest: Indices = np.append(lowest, k)
+        self.n: Integers = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
+        self.r: Integers = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
+        self.held: Integers = np.append(held, k)
+        self.lowest: Integers = np.append(lowest, k)
         top = k if top_set == "tied" else min(k + 1, candidates)
-        self.missing: Indices = np.append(held + 1, top)
+        self.missing: Integers = np.append(held + 1, top)
 
     def size(self, place: int) -> arb:
         """Return a ball around the number of sets in one class, at Arb's working precision."""
@@ -249,14 +247,14 @@ _BLOCK_ALLOWANCE = 2.0**-45  # of 1 + |g|: above the roundings of a sum and of a
 class Blocks(NamedTuple):
     """Blocks of classes start <= t < stop of a row each, with the largest noise of each block."""
 
-    row: Indices
-    start: Indices
-    stop: Indices
+    row: Integers
+    start: Integers
+    stop: Integers
     low: Floats  # bounds on -ln(-ln F) of the largest noise among the block's sets
     high: Floats
     word: Words  # the first bits of the block's own exponential clock
-    parent: Indices  # index of the block it was split off, among the blocks before
-    inherits: NDArray[np.bool_]  # True if it has its parent's largest noise, and `word` is unused
+    parent: Integers  # index of the block it was split off, among the blocks before
+    inherits: Flags  # True if it has its parent's largest noise, and `word` is unused
 
 
 def roots(classes: Classes, words: WordSource) -> Blocks:
@@ -287,7 +285,7 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
     return widened(low + log_mass[0], high + log_mass[1], _BLOCK_ALLOWANCE)
 
 
-def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) -> Blocks:
+def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource) -> Blocks:
     """Split some blocks, and draw each child's largest noise, given that of the whole block."""
     edges = _edges(parents.start[which], parents.stop[which], classes.first)
     start, stop = edges[:, :-1], edges[:, 1:]
@@ -312,11 +310,11 @@ def split(classes: Classes, parents: Blocks, which: Indices, words: WordSource) 
 
 def _draw_max_children(
     classes: Classes,
-    row: Indices,
-    edges: Indices,
+    row: Integers,
+    edges: Integers,
     log_mass: tuple[Floats, Floats],
     words: WordSource,
-) -> Indices:
+) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
     drawn = words(len(row))
     heirs, certain = picked_rows(*log_mass, drawn)
@@ -330,7 +328,7 @@ def _draw_max_children(
     return heirs
 
 
-def _edges(start: Indices, stop: Indices, first: int) -> Indices:
+def _edges(start: Integers, stop: Integers, first: int) -> Integers:
     """Return (blocks, children + 1) cuts, geometric in the rank below the top.
 
     Scores fall fastest there.
@@ -402,7 +400,7 @@ def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) ->
     return _Draw(classes, noise, scale, source.words).chosen()
 
 
-def draw_members(chosen: SetClass, k: int, source: Sampler) -> Indices:
+def draw_members(chosen: SetClass, k: int, source: Sampler) -> Integers:
     """Draw (k,) ranks of a uniformly random member of a class."""
     held = np.arange(1, chosen.held + 1)
     between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
@@ -433,7 +431,7 @@ class _Draw:
     def _finalists(self) -> list[tuple[int, int]]:
         """Return generation and place of every single class that no other certainly beats."""
         blocks, floor = roots(self._classes, self._words), -np.inf
-        alone: list[tuple[Indices, Floats]] = []
+        alone: list[tuple[Integers, Floats]] = []
         while True:
             self._generations.append(blocks)
             least, most = self._totals(blocks)
@@ -492,7 +490,7 @@ _MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44
 
 def draw_rows(
     matrix: Numbers, layout: RowClasses, noise: Noise, scale: float, source: Sampler
-) -> Indices:
+) -> Integers:
     """Draw (rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
     step = max(1, _CELLS // max(len(layout.n), matrix.shape[1]))
     blocks = [matrix[i : i + step] for i in range(0, len(matrix), step)]
@@ -501,7 +499,7 @@ def draw_rows(
 
 def _block(
     matrix: Numbers, layout: RowClasses, noise: Noise, scale: float, words: WordSource
-) -> Indices:
+) -> Integers:
     order = ranked_rows(matrix)
     ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
     chosen = _winners(ranked, layout, noise, scale, words)
@@ -511,7 +509,7 @@ def _block(
 
 def _winners(
     ranked: Numbers, layout: RowClasses, noise: Noise, scale: float, words: WordSource
-) -> Indices:
+) -> Integers:
     """Draw (rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * scale)
@@ -570,8 +568,8 @@ def _runner(
 
 
 def _members(
-    shape: tuple[int, ...], chosen: Indices, layout: RowClasses, words: WordSource
-) -> Indices:
+    shape: tuple[int, ...], chosen: Integers, layout: RowClasses, words: WordSource
+) -> Integers:
     """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
     rank, held, lowest = np.arange(1, shape[1] + 1), layout.held[chosen], layout.lowest[chosen]
     inside = (rank <= held[:, None]) | (rank == lowest[:, None])

@@ -11,18 +11,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from accounting.numbers import Flags, Floats, Integers
 from dpselect.noise import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import (
-    Entries,
-    Flags,
-    Floats,
-    Indices,
-    RankingProblem,
-    exceeds,
-    ranked,
-    scaled,
-)
+from dpselect.sampling.contest import Entries, RankingProblem, exceeds, ranked, scaled
 from dpselect.sampling.discrete import successes
 
 # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
@@ -59,7 +51,7 @@ def drawn_all(problem: RankingProblem, level: float) -> Entries:
     return _ranked(problem, _all(problem, level))
 
 
-def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
+def grouped(problem: RankingProblem, multiplicities: Integers, level: float) -> Entries:
     """Do as `above`, among groups of candidates with one score.
 
     `index` is the group, and `member` the place in it. Theorem X14.
@@ -71,7 +63,7 @@ def grouped(problem: RankingProblem, multiplicities: Indices, level: float) -> E
     return _ranked(problem, _exceeding(problem, level, best))
 
 
-def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: float) -> Entries:
+def grouped_drawn_all(problem: RankingProblem, multiplicities: Integers, level: float) -> Entries:
     """Do as `grouped`, with the noise of every candidate drawn.
 
     It raises as `exact.grouped_drawn_all`.
@@ -79,7 +71,7 @@ def grouped_drawn_all(problem: RankingProblem, multiplicities: Indices, level: f
     return exact.grouped_drawn_all(problem, multiplicities, lambda every: drawn_all(every, level))
 
 
-def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
+def rows(problem: RankingProblem, level: float, listed: Flags) -> Integers:
     """Return (rounds, m) places of `above` in every row of a matrix, and -1 beyond the last.
 
     Only the `listed` candidates take part.
@@ -89,13 +81,13 @@ def rows(problem: RankingProblem, level: float, listed: Flags) -> Indices:
     return np.concatenate([_block(problem.at(part), level, listed[part]) for part in parts])
 
 
-def in_order(numbers: Floats, kept: Flags) -> Indices:
+def in_order(numbers: Floats, kept: Flags) -> Integers:
     """Return (rounds, m) places of the numbers that are kept, largest first, then -1."""
     order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
     return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
 
 
-def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
+def _block(problem: RankingProblem, level: float, listed: Flags) -> Integers:
     values, words = problem.values, problem.words(problem.values.size).reshape(problem.values.shape)
     low, high = scaled(problem.noise, problem.scale, words)
     floats = values.astype(np.float64)
@@ -150,7 +142,7 @@ def _all(problem: RankingProblem, level: float) -> Entries:
     return Entries.concatenate(found)
 
 
-def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> Entries:
+def _pooled(problem: RankingProblem, level: float, near: Integers, bits: int) -> Entries:
     """Return the candidates that exceed `level` and are not `near`."""
     small = successes(len(problem.values), bits, problem.words).astype(np.int64)
     small = small[

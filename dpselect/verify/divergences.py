@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting.arguments import checked_integer
+from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
 from dpselect.scores import Domain, Scores
@@ -23,9 +24,6 @@ from dpselect.sensitivity import Sensitivity
 
 ORDERS = (1.1, 1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 EPSILONS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -129,7 +127,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
     return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 
 
-def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
+def _laws(mechanism: Mechanism, vectors: Integers, domain: Domain, edges: ArrayLike) -> Floats:
     sensitivity = mechanism.sensitivity_bound
     scores = [
         Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain)
@@ -155,7 +153,9 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     return table
 
 
-def _neighbors(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:
+def _neighbors(
+    sensitivity: Sensitivity, vectors: Integers, highest: int
+) -> tuple[Integers, Integers]:
     """Return rows of all ordered pairs that differ by an extreme change, both inside the box."""
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
@@ -175,8 +175,8 @@ def _neighbors(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tupl
 
 def _compare(
     laws: Floats,
-    first: Indices,
-    second: Indices,
+    first: Integers,
+    second: Integers,
     orders: tuple[float, ...],
     epsilons: tuple[float, ...],
 ) -> WorstCase:

@@ -28,8 +28,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.numbers import Floats
 from dpselect.errors import NoClosedForm
-from dpselect.noise import FloatArray, Gumbel, InvalidNoiseArgument, Noise, QuadratureError
+from dpselect.noise import Gumbel, InvalidNoiseArgument, Noise, QuadratureError
 
 NODES: Final = 16
 # Beyond this many units between neighbors in rank a swap has probability zero in doubles, for
@@ -63,7 +64,7 @@ def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, floa
 
 
 @cache
-def legendre() -> tuple[FloatArray, FloatArray]:
+def legendre() -> tuple[Floats, Floats]:
     """Return (NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule.
 
     They are computed on the first use, which no release makes.
@@ -71,7 +72,7 @@ def legendre() -> tuple[FloatArray, FloatArray]:
     return np.polynomial.legendre.leggauss(NODES)
 
 
-def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
+def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Floats:
     """Return the probability that each candidate has the largest noisy score.
 
     Scores have shape (m,) in score units, or (rows, m) for every row. Rows that are equal up to
@@ -142,14 +143,12 @@ def ordered_probabilities(
     return _iterated(noise, scale, vector, k)
 
 
-def _iterated(
-    noise: Noise, scale: float, vector: FloatArray, k: int
-) -> dict[tuple[int, ...], float]:
+def _iterated(noise: Noise, scale: float, vector: Floats, k: int) -> dict[tuple[int, ...], float]:
     order = np.argsort(vector, kind="stable")
     shift = _differences(vector[order][None], scale)[0]
     sequences = list(itertools.permutations(order.tolist(), k))
 
-    def level(step: float, _: NDArray[np.intp]) -> FloatArray:
+    def level(step: float, _: NDArray[np.intp]) -> Floats:
         found = _sequences(noise, shift, k, step)
         return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
 
@@ -158,17 +157,17 @@ def _iterated(
 
 
 def _integrate(
-    noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int
-) -> FloatArray:
+    noise: Noise, scale: float, scores: Floats, k: int, kernel: Kernel, outcomes: int
+) -> Floats:
     """Return (outcomes, rows) probabilities of a kernel's outcomes.
 
     Scores are (rows, m), ascending.
     """
 
-    def chunk(part: FloatArray) -> FloatArray:
+    def chunk(part: Floats) -> Floats:
         shift = _differences(part, scale)
 
-        def level(step: float, rows: NDArray[np.intp]) -> FloatArray:
+        def level(step: float, rows: NDArray[np.intp]) -> Floats:
             return _outcome_integrals(noise, shift[rows], k, kernel, outcomes, step)
 
         return refine(level, len(part), _STEP)
@@ -178,7 +177,7 @@ def _integrate(
     )
 
 
-def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> FloatArray:
+def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> Floats:
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim not in dimensions or array.shape[-1] == 0:
         needed = " or ".join(map(str, dimensions))
@@ -211,14 +210,14 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
 # those far below the largest keep the accuracy of their own differences.
 
 
-def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
+def gumbel_softmax(scores: Floats, scale: float) -> Floats:
     """Return the probability of each first pick, along the last axis."""
     with np.errstate(over="ignore", under="ignore"):
         weights = np.exp((scores - scores.max(axis=-1, keepdims=True)) / scale)
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[int, float]:
+def _log_pick(scores: Floats, scale: float, left: Collection[int]) -> dict[int, float]:
     """Return log probabilities of each next pick when the candidates in `left` remain."""
     values = scores[list(left)].tolist()
     top = max(values)
@@ -227,7 +226,7 @@ def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[i
     return {i: log - total for i, log in zip(left, logs, strict=True)}
 
 
-def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int, ...], float]:
+def _gumbel_ordered(scores: Floats, scale: float, k: int) -> dict[tuple[int, ...], float]:
     """Return the probability of every sequence of k picks without replacement."""
     items = frozenset(range(len(scores)))
     logs: dict[tuple[int, ...], float] = {(): 0.0}
@@ -240,7 +239,7 @@ def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int,
     return {done: math.exp(log) for done, log in logs.items()}
 
 
-def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset[int], float]:
+def _gumbel_top_sets(scores: Floats, scale: float, k: int) -> dict[frozenset[int], float]:
     """Return the probability that the first k picks are exactly S, for all k-sets S.
 
     These are sums over the last pick.
@@ -267,9 +266,7 @@ def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset
 # probability is then the integral of f_k * G_(k-1) times the F of every candidate not released.
 
 
-def _sequences(
-    noise: Noise, shift: FloatArray, k: int, step: float
-) -> dict[tuple[int, ...], float]:
+def _sequences(noise: Noise, shift: Floats, k: int, step: float) -> dict[tuple[int, ...], float]:
     """Return the probability of every sequence of k positions, from (m, m) score differences.
 
     Common beginnings share their integrals.
@@ -285,11 +282,11 @@ def _sequences(
     def left(done: tuple[int, ...]) -> list[int]:
         return [i for i in range(len(shift)) if i not in done]
 
-    def later(g: FloatArray, item: int) -> FloatArray:
+    def later(g: Floats, item: int) -> Floats:
         integrand = pdf[item] * g
         return integrals_above(integrand, (integrand * weight).sum(axis=1), length)
 
-    above: dict[tuple[int, ...], FloatArray] = {(i,): each for i, each in enumerate(sf)}
+    above: dict[tuple[int, ...], Floats] = {(i,): each for i, each in enumerate(sf)}
     for _ in range(k - 2):
         above = {(*done, i): later(g, i) for done, g in above.items() for i in left(done)}
     return {
@@ -307,7 +304,7 @@ def _sequences(
 # cancels.
 
 
-def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
+def _argmax_kernel(noise: Noise, z: Floats) -> Floats:
     """Return pdf_i times the product of the other items' cdf, for every item i."""
     result, cdf = noise.pdf(z), noise.cdf(z)
     result[1:] *= np.cumprod(cdf[:-1], axis=0)
@@ -318,7 +315,7 @@ def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
 def _all_sets_kernel(k: int) -> Kernel:
     """Return the kernel of all sets of k positions, in the order of `itertools.combinations`."""
 
-    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
+    def kernel(noise: Noise, z: Floats) -> Floats:
         states: _States = {(): (np.ones_like(z[0]), np.zeros_like(z[0]))}
         for item, functions in enumerate(zip(noise.pdf(z), noise.sf(z), noise.cdf(z), strict=True)):
             states = _extend(states, item, k, len(z) - item, functions)
@@ -327,14 +324,14 @@ def _all_sets_kernel(k: int) -> Kernel:
     return kernel
 
 
-_States = dict[tuple[int, ...], tuple[FloatArray, FloatArray]]
+_States = dict[tuple[int, ...], tuple[Floats, Floats]]
 """Partial set -> (all its members above the node, one of them at the node and the rest above),
 others below.
 """
 
 
 def _extend(
-    states: _States, item: int, k: int, left: int, functions: tuple[FloatArray, ...]
+    states: _States, item: int, k: int, left: int, functions: tuple[Floats, ...]
 ) -> _States:
     """Return every partial set with and without one more item, if `left` items can complete it."""
     pdf, sf, cdf = functions
@@ -347,11 +344,11 @@ def _extend(
     return extended
 
 
-_Grid = tuple[NDArray[np.intp], FloatArray, FloatArray]
+_Grid = tuple[NDArray[np.intp], Floats, Floats]
 """N nodes per row, ascending in position: anchor (N,), offset and weight (rows, N)."""
 
 
-def _differences(scores: FloatArray, scale: float) -> FloatArray:
+def _differences(scores: Floats, scale: float) -> Floats:
     """Return (score a - score j) / scale at [row, a, j], from (rows, m) ascending scores.
 
     Wide gaps are capped. Differences that span no wide gap are those of the scores themselves,
@@ -367,7 +364,7 @@ def _differences(scores: FloatArray, scale: float) -> FloatArray:
     return np.where(together, exact, position[:, :, None] - position[:, None, :])
 
 
-def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: bool) -> _Grid:
+def _build(noise: Noise, gaps: Floats, k: int, step: float, *, iterated: bool) -> _Grid:
     """Return the nodes for rows with these (rows, m-1) gaps between neighbors in rank.
 
     The pieces have at most length `step`. They serve all top-k outcomes, or their iterated
@@ -409,7 +406,7 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
     return np.concatenate(anchors), np.concatenate(offsets, axis=1), np.concatenate(weights, axis=1)
 
 
-def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
+def integrals_above(integrand: Floats, pieces: Floats, length: Floats) -> Floats:
     """Return (pieces, NODES) integrals from every node on.
 
     From the values there, the pieces' own integrals and their lengths.
@@ -419,7 +416,7 @@ def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArra
 
 
 @cache
-def _tail_integral_matrix() -> FloatArray:
+def _tail_integral_matrix() -> Floats:
     """Return the (NODES, NODES) matrix from values at nodes to integrals from there to the end.
 
     Per unit length of a piece. Exact for the interpolating polynomial: with P_n the Legendre
@@ -441,15 +438,15 @@ _NEGLIGIBLE: Final = 1e-290  # below this, doubles lose relative accuracy to und
 _LEVELS: Final = 6
 _BLOCK: Final = 1 << 17  # elements of one (candidates or outcomes, rows, nodes) array
 
-Kernel = Callable[[Noise, FloatArray], FloatArray]
+Kernel = Callable[[Noise, Floats], Floats]
 """(noise, z) -> integrands of shape (outcomes, rows, nodes), at z[j] = node minus score j of shape
 (m, rows, nodes).
 """
-Level = Callable[[float, NDArray[np.intp]], FloatArray]
+Level = Callable[[float, NDArray[np.intp]], Floats]
 """(step, rows) -> probabilities of shape (outcomes, rows)."""
 
 
-def refine(level: Level, rows: int, step: float) -> FloatArray:
+def refine(level: Level, rows: int, step: float) -> Floats:
     """Halve the step, row by row, until two levels agree, and return the finer one.
 
     They agree to 1e-13 absolute and 1e-11 relative. Once the pieces resolve an integrand, a halving
@@ -478,8 +475,8 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
 
 
 def _outcome_integrals(
-    noise: Noise, shift: FloatArray, k: int, kernel: Kernel, outcomes: int, step: float
-) -> FloatArray:
+    noise: Noise, shift: Floats, k: int, kernel: Kernel, outcomes: int, step: float
+) -> Floats:
     """Return integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
     grid = _build(noise, np.diagonal(shift, offset=-1, axis1=1, axis2=2), k, step, iterated=False)
     by_item = np.moveaxis(shift, 2, 0)
@@ -517,15 +514,15 @@ class NoisyComparisons:
             units.
     """
 
-    margins: FloatArray
+    margins: Floats
     noise: Noise
     scale: float
     answer_scale: float
 
-    def first_passing(self) -> FloatArray:
+    def first_passing(self) -> Floats:
         """Return (m + 1,) probabilities that comparison i is the first that passes; last, none."""
 
-        def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
+        def outcomes(fail: Floats, passing: Floats) -> Floats:
             before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
             return np.vstack([before[:-1] * passing, before[-1:]])
 
@@ -537,7 +534,7 @@ class NoisyComparisons:
         for i in range(len(self.margins)):
             sets += [s | {i} for s in sets if len(s) < most]
 
-        def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
+        def outcomes(fail: Floats, passing: Floats) -> Floats:
             chances = {frozenset[int](): np.ones(fail.shape[1])}
             for i, (failed, passed) in enumerate(zip(fail, passing, strict=True)):
                 running = [s for s in chances if len(s) < most]
@@ -547,14 +544,14 @@ class NoisyComparisons:
 
         return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
 
-    def _integrate(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+    def _integrate(self, outcomes: Callable[[Floats, Floats], Floats]) -> Floats:
         """Return integrals of the threshold's density times `outcomes`.
 
         `outcomes` takes (m, nodes) probabilities to fail and to pass.
         """
         unit = min(self.scale, self.answer_scale)
 
-        def level(step: float, _: NDArray[np.intp]) -> FloatArray:
+        def level(step: float, _: NDArray[np.intp]) -> Floats:
             y, weight = self._nodes(step * unit)
             parts = np.arange(0, len(y), max(1, _HELD // len(self.margins)))[1:]
             columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
@@ -567,7 +564,7 @@ class NoisyComparisons:
 
         return refine(level, 1, _STEP)[:, 0]
 
-    def _nodes(self, step: float) -> tuple[FloatArray, FloatArray]:
+    def _nodes(self, step: float) -> tuple[Floats, Floats]:
         reach = float(self.noise.log_isf(_LOG_LEFT_OUT)) * self.scale
         if reach > _MOST_STEPS * step:
             raise NoClosedForm(

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.budget import NOTHING, Budget, Price
+from accounting.budget import Budget
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves import (
@@ -28,7 +28,8 @@ from accounting.curves import (
     zero,
 )
 from accounting.errors import InvalidBudget, Unaffordable
-from accounting.remaining import shortfall
+from accounting.price import NOTHING, Price
+from accounting.refusals import shortfall
 
 BUDGETS = [
     Budget(epsilon=1.0),

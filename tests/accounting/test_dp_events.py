@@ -18,7 +18,6 @@ from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from spread import spread
 
 import accounting as acc
-from accounting.arguments import Relation
 from accounting.convert.bounds import best_delta
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves import (
@@ -35,6 +34,7 @@ from accounting.curves import (
 )
 from accounting.dp_events import _READERS, _REFUSED, from_dp_event, to_dp_event
 from accounting.errors import InvalidCurve, NoEquivalent
+from accounting.relations import Relation
 
 BOTH: tuple[Relation, ...] = ("add_remove", "replace_one")
 ADD, REPLACE = NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpselect as dps
-from accounting.budget import Budget, Price
+from accounting.budget import Budget
 from accounting.curves import ZCDP, Curve, GaussianDP, PureDP
 from accounting.errors import RelationMismatch
 from accounting.filter import PrivacyFilter
-from accounting.remaining import BudgetExceeded
+from accounting.price import Price
+from accounting.refusals import BudgetExceeded
 
 
 def test_a_refusal_carries_the_numbers() -> None:

@@ -22,7 +22,7 @@ from accounting.curves import composed
 from accounting.curves.base import CURVES as CURVES_BY_KIND
 from accounting.curves.closed_form import OneEpsilon
 from accounting.frozen import Frozen
-from accounting.price import itemised
+from accounting.measures import Measure, PureEpsilon, RenyiDivergence, Rho
 
 # one of each kind
 MODELS = list(
@@ -124,11 +124,11 @@ class _Refund(acc.Curve):  # not final, without `kind`: what no member of the fa
 @pytest.mark.parametrize(
     "curve", [_Refund(), _Refund(main=0.1, failure=-0.1), _Refund(main=0.1, failure=1.5)]
 )
-@pytest.mark.parametrize("measure", ["epsilon", "rho", 8.0])
-def test_no_price_gives_budget_back(curve: acc.Curve, measure: Any) -> None:
+@pytest.mark.parametrize("measure", [PureEpsilon(), Rho(), RenyiDivergence(8.0)])
+def test_no_price_gives_budget_back(curve: acc.Curve, measure: Measure) -> None:
     """A curve with a negative cost has no price, at any measure."""
     with pytest.raises(acc.InvalidCurve, match="guarantee"):
-        itemised(curve, measure)
+        measure.price(curve)
     with pytest.raises(acc.InvalidCurve):
         acc.PrivacyFilter(acc.Budget(epsilon=1.0, delta=1e-6)).charge(curve)
 

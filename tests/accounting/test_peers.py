@@ -23,10 +23,10 @@ from dp_accounting import dp_event
 from scipy.stats import norm
 
 import accounting as acc
-from accounting.arguments import Relation
 from accounting.curves import DiscreteGaussianDP, PoissonRuns
 from accounting.dp_events import from_dp_event
 from accounting.errors import AccountingError
+from accounting.relations import Relation
 
 
 class Fact(NamedTuple):

@@ -15,8 +15,7 @@ from dp_accounting import dp_event
 
 import accounting as acc
 import dpselect as dps
-from accounting.arguments import same_relation
-from accounting.budget import NOTHING, Budget
+from accounting.budget import Budget
 from accounting.calibration import calibrate_count
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.curves import (
@@ -38,6 +37,8 @@ from accounting.errors import (
 )
 from accounting.filter import PrivacyOdometer
 from accounting.guarantee import Guarantee
+from accounting.price import NOTHING
+from accounting.relations import same_relation
 
 ONE, BUDGET, HUGE = PureDP(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6), 10**400
 ADDED = dps.ExponentialMechanism(epsilon=0.1)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import accounting as acc
 from accounting.convert.bounds import best_epsilon
 from accounting.page.spent import failure_up, main_up
-from accounting.remaining import Remaining, refusal, shortfall
+from accounting.refusals import refusal, shortfall
+from accounting.remaining import Remaining
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 BUDGETS = [

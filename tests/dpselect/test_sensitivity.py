@@ -102,9 +102,9 @@ def test_wider_scores_are_refused(proved: Any, taken: list[Any], refused: list[A
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_relations_do_not_mix(relation: acc.arguments.Relation) -> None:
+def test_relations_do_not_mix(relation: acc.relations.Relation) -> None:
     """Scores under one relation never meet a mechanism proved for the other."""
-    other: acc.arguments.Relation = "replace_one" if relation == "add_remove" else "add_remove"
+    other: acc.relations.Relation = "replace_one" if relation == "add_remove" else "add_remove"
     scores = dps.Scores([1, 2], sensitivity=dps.Sensitivity(relation=other))
     with pytest.raises(acc.RelationMismatch):
         dps.ExponentialMechanism(epsilon=1, sensitivity=dps.Sensitivity(relation=relation)).select(

@@ -24,7 +24,7 @@ ROUNDS, LABELS, GAP_NOISE, TEST_NOISE, FAILURE, DELTA = 600, 40, 50.0, 60.0, 1e-
 PRINTED = 3.6
 # Gumbel noise of this scale has the standard deviation of theirs
 SAME_DEVIATION = GAP_NOISE * math.sqrt(6) / math.pi
-SHIFTS: dict[acc.arguments.Relation, int] = {"add_remove": 1, "replace_one": 2}
+SHIFTS: dict[acc.relations.Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,13 @@ class Celeba:
     best: float
 
 
-def gaussian_gap(relation: acc.arguments.Relation) -> acc.Curve:
+def gaussian_gap(relation: acc.relations.Relation) -> acc.Curve:
     """One round of theirs: Gaussian noise on the 40 gaps, and on the gap that is tested."""
     choice = GaussianGap(scale=GAP_NOISE, kbar=LABELS, relation=relation).curve
     return choice + acc.GaussianDP(mu=ratio_up(SHIFTS[relation], TEST_NOISE))
 
 
-def gumbel_gap(relation: acc.arguments.Relation, scale: float) -> acc.Curve:
+def gumbel_gap(relation: acc.relations.Relation, scale: float) -> acc.Curve:
     """One round with Gumbel noise on the gaps instead (Theorem S3): what StableVoting does, with
     two noises of its own.
     """
@@ -66,7 +66,7 @@ def cost(per_round: acc.Curve) -> Celeba:
 
 
 @functools.cache
-def program(relation: acc.arguments.Relation, scale: float) -> float:
+def program(relation: acc.relations.Relation, scale: float) -> float:
     """The same by the adaptive program, for Gumbel noise."""
     shift = SHIFTS[relation]
     choice = acc.Approximate(
@@ -150,7 +150,7 @@ def test_ep1_what_their_variant_costs() -> None:
     ),
 )
 def test_ep1_gumbel_noise_costs_what_they_hoped_for(
-    relation: acc.arguments.Relation, scale: float, expected: tuple[float, float]
+    relation: acc.relations.Relation, scale: float, expected: tuple[float, float]
 ) -> None:
     """With Gumbel noise labels cost nothing: 3.9 under add_remove at equal deviation, and 8.6 for
     ballots that are replaced.

@@ -24,7 +24,7 @@ def added(first: Counts, second: Counts) -> Counts:
 
 @cache
 def neighbors(
-    labels: int, fewest: int, most: int, teachers: int, relation: acc.arguments.Relation
+    labels: int, fewest: int, most: int, teachers: int, relation: acc.relations.Relation
 ) -> frozenset[Pair]:
     """All ordered pairs of counts of `teachers` ballots of so many votes that differ by one of
     these, or by one teacher.

@@ -20,7 +20,7 @@ from dpselect.noise import LipschitzNoise, NoiseName
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Domain
 
-NOISES, RELATIONS, DOMAINS = get_args(NoiseName), get_args(acc.arguments.Relation), get_args(Domain)
+NOISES, RELATIONS, DOMAINS = get_args(NoiseName), get_args(acc.relations.Relation), get_args(Domain)
 EITHER = COUNTS, REPLACED
 OTHERS = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 SMALL = ((1, 3), (2, 5), (3, 3))
@@ -512,7 +512,7 @@ def _votes(**near: Any) -> list[Case]:
     ]
 
 
-NEIGHBORS: tuple[tuple[Any, acc.arguments.Relation], ...] = (
+NEIGHBORS: tuple[tuple[Any, acc.relations.Relation], ...] = (
     ("record", "replace_one"),
     ("record", "add_remove"),
     ("teacher", "add_remove"),

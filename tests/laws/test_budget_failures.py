@@ -11,17 +11,17 @@ import inspect
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
 
 import accounting as acc
-from accounting.budget import NOTHING
 from accounting.ledger import Ledger, Quota
-from accounting.price import Measure
+from accounting.measures import Measure, PureEpsilon, Releases, RenyiDivergence, Rho, SquaredMu
+from accounting.price import NOTHING
 
 PARTS = 50
-Kind = tuple[str, Measure | Literal["order"]]
+Kind = tuple[str, type[Measure]]
 
 
 class Case(NamedTuple):
@@ -42,16 +42,18 @@ class Case(NamedTuple):
 
 _RELEASE = acc.ApproxDP(epsilon=1e-5, delta=2e-8)
 CASES: dict[Kind, Case] = {
-    ("pure", "epsilon"): Case(acc.Budget(epsilon=1.0), 0.0, 0.0),
-    ("zcdp", "rho"): Case(acc.Budget(rho=0.1, delta=1e-8), 1e-8, 1e-8),
-    ("approximate", "order"): Case(
+    ("pure", PureEpsilon): Case(acc.Budget(epsilon=1.0), 0.0, 0.0),
+    ("zcdp", Rho): Case(acc.Budget(rho=0.1, delta=1e-8), 1e-8, 1e-8),
+    ("approximate", RenyiDivergence): Case(
         acc.Budget(epsilon=1.0, delta=1e-6, order=30.0, failure=2e-7), 2e-7, 1e-6
     ),
-    ("approximate", "epsilon"): Case(acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), 1e-6, 1e-6),
-    ("approximate", "mu^2"): Case(
+    ("approximate", PureEpsilon): Case(
+        acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), 1e-6, 1e-6
+    ),
+    ("approximate", SquaredMu): Case(
         acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), 5e-7, 1e-6
     ),
-    ("approximate", "release"): Case(
+    ("approximate", Releases): Case(
         acc.Budget(epsilon=1.0, delta=1e-6, release=_RELEASE), 1e-6, 1e-6
     ),
 }
@@ -59,19 +61,15 @@ CASES: dict[Kind, Case] = {
 
 def test_every_kind_of_budget_has_a_case() -> None:
     """Of every form, and of everything that prices add up."""
-    measured = {
-        ("order" if isinstance(case.budget.measure, float) else case.budget.measure)
-        for case in CASES.values()
-    }
-    number, named = get_args(Measure)
-    assert number is float
-    assert measured == {"order", *get_args(named)}
+    below = [one for base in Measure.__subclasses__() for one in (base, *base.__subclasses__())]
+    measures = {one for one in below if not inspect.isabstract(one)}
+    assert {type(case.budget.measure) for case in CASES.values()} == measures
     forms = get_args(get_type_hints(type.__getattribute__(acc.Budget, "form").fget)["return"])
     # which no filter adds up
     assert {case.budget.form for case in CASES.values()} == set(forms) - {"advantage", "attack"}
     for (form, measure), case in CASES.items():
         assert case.budget.form == form
-        assert measure in (case.budget.measure, "order")
+        assert type(case.budget.measure) is measure
 
 
 Rule = Callable[[acc.Budget, acc.Curve, int], bool]
@@ -320,7 +318,7 @@ def test_so_do_all_ways_to_charge_and_all_scopes(way: Way, tmp_path: Any) -> Non
     """What leaves exactly the failure that a charge takes pays for it once, through every way to
     charge.
     """
-    case = CASES["approximate", "order"]
+    case = CASES["approximate", RenyiDivergence]
     assert way(case.budget, case.part(case.failure), tmp_path) == [True, False]
 
 

@@ -26,8 +26,8 @@ from accounting.numbers import float_up, of_unit
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.app.cli.app import app
+from dpselect.app.continual.horizon import Horizon
 from dpselect.app.labeling.labeling import Labeling
-from dpselect.continual import Horizon
 from dpselect.plan import (
     Grouping,
     Profile,
@@ -67,7 +67,7 @@ class Charged(NamedTuple):
 
     charge: Callable[[dps.Session, Path], object]
     curves: list[acc.Curve]
-    relation: acc.arguments.Relation = "add_remove"
+    relation: acc.relations.Relation = "add_remove"
 
 
 def _schedule(session: dps.Session, _: Path) -> None:
@@ -138,7 +138,7 @@ def paid_by(
     ledger: Ledger,
     name: str,
     price: acc.price.Price,
-    relation: acc.arguments.Relation,
+    relation: acc.relations.Relation,
     main: float,
     failure: float,
 ) -> dps.Session:

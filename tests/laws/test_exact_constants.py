@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import Price, anytime_overhead
 from accounting.curves.profile_table import ProfileTable
-from accounting.dp_events import _times
+from accounting.dp_events import _sampled_delta
 from accounting.ledger.model import refund, rounding_tolerance
 from accounting.ledger.quota import Accounts, Quota, Revision
-from accounting.ledger.verification import _less
+from accounting.ledger.verification import _is_less
+from accounting.measures import anytime_overhead
+from accounting.price import Price
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import SeededSampler
@@ -49,7 +50,7 @@ def test_waiting_for_all_moments_costs_its_closed_form(delta: float, order: floa
 def test_a_sampled_delta_is_rounded_up(rate: float, delta: float) -> None:
     """rate times delta, never below it, and not 1e-15 above."""
     exact = Fraction(rate) * Fraction(delta)
-    assert exact <= Fraction(_times(rate, delta)) <= exact * (1 + Fraction(1, 10**15))
+    assert exact <= Fraction(_sampled_delta(rate, delta)) <= exact * (1 + Fraction(1, 10**15))
 
 
 @given(mu=st.floats(1e-6, 50), count=st.integers(1, 10**6))
@@ -267,8 +268,8 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:
     """Rounding explains a difference of 1e-8 of the price and one unit, and nothing more."""
     due = 10**15
-    assert not _less(due - due // 10**8 - 1, due)
-    assert _less(due - due // 10**6, due)
+    assert not _is_less(due - due // 10**8 - 1, due)
+    assert _is_less(due - due // 10**6, due)
 
 
 def test_the_reader_loads_and_fetches_no_extension(monkeypatch: pytest.MonkeyPatch) -> None:

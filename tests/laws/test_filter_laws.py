@@ -18,10 +18,11 @@ from pairs import response, spanning
 from scipy.stats import binom, laplace, norm
 
 import accounting as acc
-from accounting.budget import NOTHING, Budget, Price
+from accounting.budget import Budget
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
 from accounting.filter import PrivacyFilter, PrivacyOdometer
 from accounting.ledger import Ledger
+from accounting.price import NOTHING, Price
 from accounting.remaining import Remaining
 
 Pair = tuple[Sequence[float], Sequence[float]]

@@ -29,7 +29,7 @@ FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBORS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
 def test_boxes_contain_all_neighboring_ballots(
-    labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation
+    labels: int, votes: int, unit: Unit, relation: acc.relations.Relation
 ) -> None:
     """What holds of `verify.worst_case` on boxes (cases.py) holds of ballots: it compares every
     change that one teacher's ballot can make, and more.
@@ -78,7 +78,7 @@ def voted(records: dict[int, int]) -> tuple[int, int]:
     ids=["replaced", "gone"],
 )
 def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
-    relation: acc.arguments.Relation, near: dict[int, int]
+    relation: acc.relations.Relation, near: dict[int, int]
 ) -> None:
     """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and
     5 % less would not do, nor the price of a teacher.

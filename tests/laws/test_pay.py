@@ -15,7 +15,7 @@ from exact import Law, law_of, levels, stated, worst
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import NOTHING, Price
+from accounting.price import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.errors import InvalidRequest
 from dpselect.pate.voting import ABSTAINED

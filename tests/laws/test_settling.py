@@ -17,8 +17,8 @@ from exact import Law, aligned, apart, law_of
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import Price
 from accounting.ledger import Ledger, model
+from accounting.price import Price
 
 Left = Callable[[tuple[int, ...]], float]
 NAMES = itertools.count()

@@ -254,7 +254,7 @@ def test_rho_between_orders_is_that_of_the_chord(curve: acc.Curve) -> None:
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_pure_guarantee_is_exact(relation: acc.arguments.Relation) -> None:
+def test_the_pure_guarantee_is_exact(relation: acc.relations.Relation) -> None:
     """Theorem V1 cannot be improved: of many equal answers far below the threshold one user moves
     all but the last up and, where a user can, the last down: the log-ratio reaches epsilon1 +
     epsilon2.

@@ -29,7 +29,7 @@ Vector = tuple[int, ...]
 
 
 def pairs(
-    relation: acc.arguments.Relation, candidates: int, highest: int
+    relation: acc.relations.Relation, candidates: int, highest: int
 ) -> Iterator[tuple[Vector, Vector]]:
     """All neighboring pairs of a box, both ways round."""
     changes = list(verify.changes(dps.Sensitivity(relation=relation), candidates))
@@ -43,7 +43,7 @@ def pairs(
 
 
 @cache
-def top_of(vector: Vector, relation: acc.arguments.Relation, domain: Domain, kbar: int) -> Top:
+def top_of(vector: Vector, relation: acc.relations.Relation, domain: Domain, kbar: int) -> Top:
     """What a gap mechanism reads of a vector."""
     return read_top(
         Scores(vector, sensitivity=dps.Sensitivity(relation=relation), domain=domain), kbar
@@ -56,7 +56,7 @@ def top_of(vector: Vector, relation: acc.arguments.Relation, domain: Domain, kba
     ("candidates", "highest", "kbar"), [(1, 6, 2), (2, 6, 3), (3, 4, 2), (4, 2, 5)]
 )
 def test_gaps_move_by_the_stated_shift_and_wide_ones_fix_the_set(
-    relation: acc.arguments.Relation, domain: Domain, candidates: int, highest: int, kbar: int
+    relation: acc.relations.Relation, domain: Domain, candidates: int, highest: int, kbar: int
 ) -> None:
     """Theorems S1 and S2: a neighbor moves gaps by g at most and their range by 2g; above a gap
     wider than g the set stays.

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from accounting.convert.pld.hull import RenyiLoss
-from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
+from accounting.convert.pld.loss import TINY, Banded, Loss, Losses, Normal, Pmf, grid_of
+from accounting.numbers import ROOT_UP, SUM_UP, Floats
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law
 # of the sum, and the steps' own grid has too few cells for it.
@@ -60,7 +61,6 @@ _ODD = sorted(3**b * 5**c for b in range(14) for c in range(10))  # up to 2^22
 _OUTWARD = 1e-11
 # Most distinct steps: each needs a transform of its own.
 MOST_STEPS = 128
-_UP = 1 + 2.0**-50
 _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers of ten
 
 
@@ -404,7 +404,9 @@ def coarsen_losses(losses: Losses) -> Losses:
     normals = [loss for loss in steps if isinstance(loss, Normal)]
     if sum(steps[loss] for loss in normals) > 1:
         steps[
-            Normal(math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * _UP)
+            Normal(
+                math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * ROOT_UP
+            )
         ] += 1
     found: Counter[Loss] = Counter()
     families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
@@ -536,7 +538,7 @@ class _Parts:
         kept = math.fsum(
             n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True)
         )
-        return -math.expm1(kept) * (1 + 1e-12)
+        return -math.expm1(kept) * SUM_UP
 
     @cached_property
     def _losses(self) -> list[Floats]:

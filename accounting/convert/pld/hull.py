@@ -14,7 +14,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.convert.pld.loss import MOST_CELLS, TINY, Floats, Loss, Pmf, grid_of
+from accounting.convert.pld.loss import MOST_CELLS, TINY, Loss, Pmf, grid_of
+from accounting.numbers import FEW_UP, Flags, Floats
 
 _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid
@@ -201,7 +202,7 @@ class RenyiLoss(Profiled):
                 + 1e-13 * (1 + orders * (1 + at))
             )
             least[start : start + _BLOCK] = logs.min(axis=1)
-        variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
+        variation = math.sqrt(-math.expm1(-self.values[0])) * FEW_UP
         # One up: what underflows to 0 is not a bound.
         return np.nextafter(np.minimum(np.exp(np.minimum(0.0, least)), min(1.0, variation)), 1.0)
 
@@ -238,7 +239,7 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
     return kept[stays][1:] - 1
 
 
-def _above(x: Floats, y: Floats) -> NDArray[np.bool_]:
+def _above(x: Floats, y: Floats) -> Flags:
     """Mask of the points above the chord of their neighbors, never the first or the last."""
     inside = np.diff(y[:-1]) * np.diff(x[1:]) > np.diff(y[1:]) * np.diff(x[:-1])
     return np.concatenate([[False], inside, [False]])

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from accounting.errors import InvalidArgument
+from accounting.numbers import Floats
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import (
@@ -29,7 +29,6 @@ else:
     # only annotations name it, and dp-accounting takes a second to import
     PrivacyLossDistribution = Any
 
-Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
 _TAIL = 1e-22  # cut off of a law that dp-accounting is given, which itself cuts off e^-50
 MOST_CELLS = 2**24  # of one law: 128 MiB

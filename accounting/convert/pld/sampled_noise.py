@@ -15,7 +15,8 @@ import numpy as np
 import scipy
 
 from accounting.convert.pld.hull import MOST_REACH, Profiled
-from accounting.convert.pld.loss import FAR, TINY, Floats, Loss, Pmf, grid_of
+from accounting.convert.pld.loss import FAR, TINY, Loss, Pmf, grid_of
+from accounting.numbers import Floats
 
 Noise = Literal["gaussian", "laplace"]
 _UP, _ULPS = 1 + 1e-11, 4e-16

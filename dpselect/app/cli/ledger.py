@@ -17,7 +17,6 @@ from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve
-from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
@@ -31,8 +30,8 @@ from accounting.ledger import (
     SigningKey,
 )
 from accounting.ledger.request import Terms, require_known
-from accounting.page.spent import budget_in_words
 from accounting.price import NOTHING
+from accounting.relations import Relation
 from accounting.remaining import Remaining, stated
 from accounting.sections import Section
 from accounting.strict_json import read_json
@@ -563,8 +562,8 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
     Remaining releases are the number of those like the last one that still fit.
     """
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
-    _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
-    yield f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"
+    suits = dataset.budget.measure.suits.replace("\u00a0", " ")
+    yield f"{dataset.relation}, unit: {dataset.unit}{suits}"
     each = "" if dataset.window == "whole" else f" for each {dataset.window}"
     yield f"budget: {stated(dataset.budget)}{each}"
     if (place := ledger.moved_to(name)) is not None:
@@ -643,6 +642,6 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
 
 def _account(left: Remaining) -> dict[str, Any]:
     """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
-    units = {"main": left.main, "failure": left.failure, "measure": left.measure}
+    units = {"main": left.main, "failure": left.failure, "measure": left.measure.name}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}

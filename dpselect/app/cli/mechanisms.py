@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from typer import Argument, echo
 
-from accounting.frozen import Frozen, kind_of
+from accounting.frozen import Frozen
+from accounting.registry import kind_of
 from accounting.sections import Section
 from dpselect import Sensitivity
 from dpselect.app.cli import guard, out

@@ -6,17 +6,18 @@ Means over time also find more items.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack, final
 
 import numpy as np
 
 from accounting import Curve
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import checked_integer
+from accounting.numbers import Floats, next_up
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.continual_top_k import Floats, thresholds
+from dpselect.mechanisms.continual_top_k import thresholds
 from dpselect.mechanisms.means_over_time import RATES, Means
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.mechanisms.release import public_grid
@@ -283,7 +284,7 @@ def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> 
         items * release,
         chance,
     )
-    return tuple(math.nextafter(bar * norm, math.inf) for bar in bars)
+    return tuple(next_up(bar * norm) for bar in bars)
 
 
 def single_test(histogram: SparseHistogram) -> SparseHistogram:

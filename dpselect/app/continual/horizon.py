@@ -21,6 +21,7 @@ from accounting import AccountingError, Ledger, zero
 from accounting.address import masked
 from accounting.files import require_new
 from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
+from accounting.numbers import Floats, Integers
 from dpselect.app.continual.state import Closed, Events, Meta, State
 from dpselect.app.events import require_columns, spark
 from dpselect.app.events.catalog import Labels, named, written_alike
@@ -34,7 +35,7 @@ from dpselect.app.spec.shared_fields import FileFields
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.mechanisms import means_over_time as means
-from dpselect.mechanisms.continual_top_k import ContinualTopK, Floats, Integers
+from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler

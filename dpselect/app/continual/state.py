@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_text, settle, write_draft
+from accounting.numbers import Floats, Integers
 from dpselect.app.events.engine import (
     lack_of_room,
     temporary_folder,
@@ -41,7 +42,7 @@ from dpselect.errors import (
     InvalidRequest,
     is_memory_fault,
 )
-from dpselect.mechanisms.continual_top_k import UNIT, ContinualTopK, Integers, choose_cells
+from dpselect.mechanisms.continual_top_k import UNIT, ContinualTopK, choose_cells
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
@@ -677,7 +678,7 @@ class State(NotPickled):
             )
             self.add_measured(1, since, late, period)
 
-    def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    def measured(self, period: int, items: int) -> Iterator[tuple[int, Floats]]:
         """Measurements (period, n) of n items at a time, with the first item's number.
 
         Those of `period` must be drawn. Some of an earlier period may have been drawn later, since

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.address import masked
+from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,
     checked,
@@ -102,7 +103,7 @@ def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label])
     return found
 
 
-def places(labels: Sequence[Label], names: Sequence[Label]) -> NDArray[np.int64]:
+def places(labels: Sequence[Label], names: Sequence[Label]) -> Integers:
     """Index of each name among the labels, (names,), with 7 equal to "7" and -1 if missing."""
     place = {str(label): at for at, label in enumerate(labels)}
     return np.fromiter(

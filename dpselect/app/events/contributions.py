@@ -16,7 +16,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import Relation
+from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.app.events.dialect import Dialect
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.errors import EventLogError
@@ -113,7 +114,7 @@ class Clip:
         """Unit of which all sums are whole multiples."""
         return Fraction(1, _ONE)
 
-    def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
+    def as_scores(self, units: Integers) -> Floats:
         """Exact score values (m,) of sums of weights, cut (not refused) beyond 2^33 users."""
         return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
@@ -166,7 +167,7 @@ class Amount:
         """Unit of which all sums are whole multiples, in value units."""
         return Fraction(2) ** (self.exponent - _BITS)
 
-    def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
+    def as_scores(self, units: Integers) -> Floats:
         """Exact sums in value units, cut (not refused) to 2^53 units beyond 2^28 users."""
         return np.clip(units, -MOST_EXACT, MOST_EXACT).astype(np.float64) * float(self.unit)
 
@@ -279,8 +280,8 @@ class Measured(NotPickled):
 
     __slots__ = ()
     allowed: Contributions
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
+    counts: Integers
+    clipped: Integers
 
     @property
     def clips(self) -> tuple[Measure, ...]:

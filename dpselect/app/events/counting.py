@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.numbers import Integers
 from dpselect.app.events.contributions import (
     PRESENT,
     Clip,
@@ -77,7 +77,7 @@ class Count:
         found = np.array(sums, dtype=np.int64)
         return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
 
-    def weighed(self, labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
+    def weighed(self, labels: Sequence[Label], norm: float) -> Integers:
         """Return (n,) sums of users' weights of these items, in units of 2^-20.
 
         A user's pairs among them, of those that were kept for the counts, share the l2 norm `norm`.

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.arguments import Relation
 from accounting.errors import ForeignProcess
+from accounting.numbers import Integers
 from accounting.process_state import ProcessState
+from accounting.relations import Relation
 from dpselect.app.events.catalog import Labels, named
 from dpselect.app.events.contributions import (
     MOST_EXACT,
@@ -132,7 +132,7 @@ class Table:
         )
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
-    def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
+    def histogram(self) -> tuple[Numbers, Integers]:
         """Every distinct number, and the number of candidates that have it.
 
         In an observed domain no candidate has 0, and there may be no candidate at all.
@@ -434,7 +434,7 @@ class HeldScores(MechanismInput):
             second=self.second,
         )
 
-    def _of_groups(self, values: Numbers, sizes: NDArray[np.int64]) -> Scores:
+    def _of_groups(self, values: Numbers, sizes: Integers) -> Scores:
         """Scores of unnamed candidates, given the number of candidates with each value."""
         if len(values):
             return Scores.grouped(values, sizes, sensitivity=self.sensitivity)
@@ -466,7 +466,7 @@ class HeldScores(MechanismInput):
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
 
 
-def _members(places: Sequence[int], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+def _members(places: Sequence[int], sizes: Integers) -> list[tuple[int, int]]:
     """The (group, index within it) pairs of candidates at these places in consecutive groups."""
     ends = list(itertools.accumulate(sizes.tolist(), initial=0))
     return [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in places]

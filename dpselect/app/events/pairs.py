@@ -8,10 +8,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import Any, Final, Self, Unpack, final, overload
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting.errors import ForeignProcess
+from accounting.numbers import Integers
 from accounting.process_state import ProcessState
 from dpselect.app.events import spark
 from dpselect.app.events.catalog import Labels
@@ -306,7 +304,7 @@ class Pairs(NotPickled):
                 " not occur: state max_items_per_user=, or a public list of items (within=)"
             )
 
-        def weigh(labels: Sequence[Label], norm: float) -> NDArray[np.int64]:
+        def weigh(labels: Sequence[Label], norm: float) -> Integers:
             with self._count(allowed) as count:
                 return count.weighed(labels, norm)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.address import masked
+from accounting.numbers import Floats, Integers
 from dpselect.app.events.catalog import ListOptions, labels_in
 from dpselect.app.events.engine import opened
 from dpselect.app.events.file_options import FILE_OPTIONS
@@ -38,10 +38,10 @@ class PublicLog(NamedTuple):
         users: (loads,) number of users with each.
     """
 
-    counts: NDArray[np.float64]
-    items: NDArray[np.int64]
-    loads: NDArray[np.float64]
-    users: NDArray[np.float64]
+    counts: Floats
+    items: Integers
+    loads: Floats
+    users: Floats
 
 
 def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -> PublicLog:

@@ -10,7 +10,8 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.arguments import Relation
+from accounting.numbers import Integers
+from accounting.relations import Relation
 from dpselect.app.events.catalog import Labels, aligned, named, places
 from dpselect.app.events.contributions import (
     PRESENT,
@@ -44,8 +45,8 @@ class EventCounts(Measured):
     """
 
     labels: tuple[Label, ...]
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
+    counts: Integers
+    clipped: Integers
     allowed: Contributions
     report: ReadReport
 
@@ -55,7 +56,7 @@ class EventCounts(Measured):
         allowed: Contributions,
         report: ReadReport,
         labels: Sequence[Label],
-        sums: NDArray[np.int64],
+        sums: Integers,
     ) -> Self:
         """Counts from the items in order, their users, and sums of weights (1 + clips, items)."""
         if allowed.within is not None:
@@ -133,9 +134,9 @@ class GroupCounts(Measured):
 
     spans: Mapping[Label, slice]
     items: tuple[Label, ...]
-    place: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
+    place: Integers
+    counts: Integers
+    clipped: Integers
     present: Mapping[Label, int]
     allowed: Contributions
     report: ReadReport
@@ -146,9 +147,9 @@ class GroupCounts(Measured):
         allowed: Contributions,
         report: ReadReport,
         labels: tuple[list[Label], list[Label]],
-        cells: tuple[NDArray[np.int64], NDArray[np.int64]],
-        sums: NDArray[np.int64],
-        present: NDArray[np.int64],
+        cells: tuple[Integers, Integers],
+        sums: Integers,
+        present: Integers,
     ) -> Self:
         """Counts from groups and items in order, cells' places and sums, and users per group."""
         (groups, items), (group, place) = labels, cells

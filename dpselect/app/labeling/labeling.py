@@ -28,14 +28,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
-from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
 from accounting.numbers import float_up
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
-from accounting.remaining import Remaining, shortfall
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
+from accounting.refusals import shortfall
+from accounting.remaining import Remaining
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots

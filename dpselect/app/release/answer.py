@@ -23,7 +23,6 @@ import accounting as acc
 import dpselect as dps
 from accounting import Budget, Curve
 from accounting.address import masked
-from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.files import (
@@ -35,6 +34,7 @@ from accounting.files import (
     require_new,
     write_draft,
 )
+from accounting.relations import WORDS, Relation
 from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, printable, rounded_up

@@ -12,7 +12,7 @@ from typing import Any, Self, final
 
 from accounting import Budget
 from accounting.address import without_password
-from accounting.arguments import Relation
+from accounting.relations import Relation
 from dpselect.app.events.contributions import Clip, require_weights
 from dpselect.app.events.reading import Reading
 from dpselect.app.spec import TopKSpec

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field, SkipValidation, field_validator, model_validator
 
 from accounting import Budget
-from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
+from accounting.relations import Relation
 from accounting.wording import format_number
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.time_window import Every

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Required, TypedDict
 from pydantic import Field
 
 from accounting import Ledger
-from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
+from accounting.relations import Relation
 from dpselect.app.events.file_options import Form, Format
 from dpselect.app.events.time_window import Every, Unit
 from dpselect.app.spec.base import Column, Flag, Seed

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, SkipValidation, model_validator
 
-from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
+from accounting.relations import Relation
 from dpselect.app.spec.base import PAYS, URL, Contradiction, Flag, Spec, option
 from dpselect.app.spec.shared_fields import BudgetFields, LedgerFields
 from dpselect.errors import InvalidRequest

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
-from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
+from accounting.relations import Relation
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.app.spec.continual_spec import WeightFields

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import SkipValidation, model_validator
 
 from accounting import Budget
-from accounting.arguments import Relation
 from accounting.errors import InvalidBudget, located
 from accounting.frozen import Count, Positive, Real
+from accounting.relations import Relation
 from accounting.wording import format_number
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.time_window import Unit

@@ -13,7 +13,8 @@ from pydantic import Field, SkipValidation, create_model, model_validator
 from accounting import AccountingError, Budget
 from accounting.address import masked, revealed
 from accounting.files import new_file, read_text
-from accounting.frozen import Real, kind_of
+from accounting.frozen import Real
+from accounting.registry import kind_of
 from accounting.wording import printable
 from dpselect.app.spec import (
     BUDGETED,

@@ -20,7 +20,7 @@ import accounting as acc
 from accounting.ledger import Ledger, LedgerError, book, store
 from accounting.ledger.book import Book
 from accounting.ledger.store import Store, checked_url
-from accounting.remaining import BudgetExceeded
+from accounting.refusals import BudgetExceeded
 
 CURVE = acc.PureDP(epsilon=0.01)
 

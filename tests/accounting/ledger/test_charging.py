@@ -13,9 +13,9 @@ import pytest
 from ledger_steps import Made
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger, SharedRows
+from accounting.price import Price
 
 HALF, TENTH = acc.PureDP(epsilon=0.5), acc.PureDP(epsilon=0.1)
 SAMPLED = acc.SampledGaussianDP(mu=0.1, rate=0.01)

@@ -32,7 +32,6 @@ from hypothesis.stateful import (
 )
 
 import accounting as acc
-from accounting.budget import NOTHING, Price
 from accounting.errors import AccountingError, RelationMismatch
 from accounting.group import group_privacy
 from accounting.ledger import (
@@ -48,7 +47,8 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.ledger.book import state_of
-from accounting.remaining import BudgetExceeded
+from accounting.price import NOTHING, Price
+from accounting.refusals import BudgetExceeded
 
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)
 # Two names of each sort: what they share, keys above all, must not mix them up.

@@ -190,7 +190,7 @@ def test_only_what_uses_linf_only_claims_whole_counts(monthly: Ledger, item: acc
     """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is
     charged.
     """
-    relation: acc.arguments.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
+    relation: acc.relations.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
     with pytest.raises(InvalidEntry, match="from linf alone"):
         monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
     assert monthly.totals("visits") == []

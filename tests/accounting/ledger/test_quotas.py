@@ -14,9 +14,9 @@ from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget import NOTHING, Price
 from accounting.ledger import InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.store import entries, scopes
+from accounting.price import NOTHING, Price
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 

@@ -11,11 +11,11 @@ from processes import forked_script
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
 from accounting.ledger.book import Book
 from accounting.ledger.model import origin, utc_now
 from accounting.ledger.store import checked_url, entries, find_dataset
+from accounting.price import Price
 
 pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 40, 200

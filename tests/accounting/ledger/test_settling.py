@@ -12,7 +12,6 @@ import pytest
 from ledger_steps import found_in
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import (
     ClaimConflict,
     InvalidEntry,
@@ -23,6 +22,7 @@ from accounting.ledger import (
 )
 from accounting.ledger.book import Book
 from accounting.ledger.model import Entry, price_in
+from accounting.price import Price
 
 PICK = acc.BoundedRange(epsilon=0.1)
 WHOLE = acc.Approximate(curve=10 * PICK, delta0=1e-8)

@@ -31,7 +31,6 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.budget import Price
 from accounting.ledger import Heads, Ledger, LedgerCorrupt, Quota, SchemaMismatch, Terms
 from accounting.ledger.model import Entry
 from accounting.ledger.store import (
@@ -44,6 +43,7 @@ from accounting.ledger.store import (
     metadata,
     totals,
 )
+from accounting.price import Price
 
 
 @pytest.fixture

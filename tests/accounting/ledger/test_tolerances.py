@@ -13,9 +13,9 @@ from ledger_steps import BY, chained, found_in, step
 
 import accounting as acc
 from accounting import budget
-from accounting.budget import Price
 from accounting.ledger import Dataset, Entry
 from accounting.ledger.quota import Accounts, Quota, Revision
+from accounting.price import Price
 
 BUDGETS = {
     "pure": acc.Budget(epsilon=1000.0),

@@ -261,7 +261,7 @@ FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
     ids=str,
 )
 def test_a_plan_takes_the_second_look_that_topk_takes(
-    budget: acc.Budget, relation: acc.arguments.Relation
+    budget: acc.Budget, relation: acc.relations.Relation
 ) -> None:
     """A twentieth of the budget, with the same clip and the same noise on counts and on what the
     clip takes away.

@@ -18,7 +18,7 @@ BUDGETS = [
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.arguments.Relation) -> None:
+def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.relations.Relation) -> None:
     """The price of the discovery alone."""
     budget, sensitivity = acc.Budget(rho=0.1, delta=1e-6), dps.Sensitivity.of_counts(relation)
     every = Grouping(3).every(budget, TopKRequest(k=5, sensitivity=sensitivity))

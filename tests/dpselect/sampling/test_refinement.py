@@ -14,13 +14,13 @@ from flint import arb, ctx, fmpq
 from noise_laws import NOISE_LAWS
 from slow_reference import order, widened
 
+from accounting.numbers import Floats
 from dpselect.noise import Noise, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import (
     MARGIN,
     Contenders,
     Entries,
-    Floats,
     Indices,
     LazyUniform,
     RankingProblem,

@@ -25,11 +25,10 @@ from processes import Forked
 import accounting as acc
 import dpselect as dps
 from dpselect.app.continual import state as states
-from dpselect.app.continual.horizon import of_pairs
+from dpselect.app.continual.horizon import Horizon, of_pairs
+from dpselect.app.events.reading import Reading
 from dpselect.app.events.staging import split
 from dpselect.cells import ANY_GROUPS
-from dpselect.continual import Horizon
-from dpselect.events import Reading
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 UNAVAILABLE = dps.errors.HorizonUnavailable

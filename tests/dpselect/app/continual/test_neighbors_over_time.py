@@ -17,9 +17,9 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect.app.continual import state as states
-from dpselect.app.continual.horizon import close
-from dpselect.continual import History, Horizon
-from dpselect.events import Reading
+from dpselect.app.continual.history import History
+from dpselect.app.continual.horizon import Horizon, close
+from dpselect.app.events.reading import Reading
 from dpselect.sampling import sampler
 
 PERIODS = 4

@@ -16,8 +16,8 @@ from chance import fit
 from spread import spread
 
 import dpselect as dps
-from dpselect.app.events.held import Table
-from dpselect.events import HeldCounts, HeldScores, hold
+from dpselect.app.events.held import HeldCounts, HeldScores, Table
+from dpselect.app.events.pairs import hold
 from dpselect.sampling import ExactSampler
 
 FEW = dps.Sensitivity.of_counts(items_per_user=5)

@@ -18,7 +18,8 @@ import pytest
 import dpselect as dps
 from accounting.errors import ForeignProcess
 from dpselect.app.events.engine import Engine
-from dpselect.events import HeldCounts, hold
+from dpselect.app.events.held import HeldCounts
+from dpselect.app.events.pairs import hold
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
 FIND = dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6)

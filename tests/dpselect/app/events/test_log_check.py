@@ -13,9 +13,9 @@ import pytest
 
 from dpselect import events
 from dpselect.app.events.log_check import LogCheck, check
+from dpselect.app.events.reading import Reading
 from dpselect.app.spec import CheckSpec
 from dpselect.errors import EventLogError
-from dpselect.events import Reading
 
 COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
 

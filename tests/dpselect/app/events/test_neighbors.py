@@ -27,8 +27,8 @@ from spread import spread
 
 import dpselect as dps
 from dpselect import events
+from dpselect.app.events.contributions import ReadReport
 from dpselect.app.events.staging import split
-from dpselect.events import ReadReport
 
 Row = tuple[str | None, ...]
 

@@ -25,8 +25,9 @@ from spread import spread
 
 import dpselect as dps
 from dpselect import events
+from dpselect.app.events.reading import Reading
 from dpselect.errors import EventLogError
-from dpselect.events import Reading, require_columns
+from dpselect.events import require_columns
 
 NAMES = ["u", "i", "g", "v", "t", "s"]
 INSIDE, OUTSIDE = "2024-06-01", "2024-05-01"

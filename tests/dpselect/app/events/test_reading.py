@@ -11,9 +11,8 @@ import pyarrow as pa
 import pytest
 
 from dpselect import events
-from dpselect.app.events.reading import ReadingKeywords
+from dpselect.app.events.reading import Reading, ReadingKeywords
 from dpselect.errors import EventLogError
-from dpselect.events import Reading
 
 
 def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:

@@ -24,13 +24,15 @@ import accounting as acc
 import dpselect as dps
 from dpselect.app.cli import app
 from dpselect.app.events.contributions import Amount
+from dpselect.app.events.pairs import hold
+from dpselect.app.events.reading import Reading
 from dpselect.app.events.rows import shaped
 from dpselect.app.events.sources.base import SHORT, Asked, Given, Rows
 from dpselect.app.events.spark import Cluster, events_of, found
 from dpselect.app.events.spark import rows as spark_rows
 from dpselect.app.events.time_window import Window
 from dpselect.errors import EventLogError
-from dpselect.events import Reading, hold, read
+from dpselect.events import read
 from dpselect.sampling import ExactSampler
 
 pytestmark = pytest.mark.slow  # a Java machine starts for seconds

@@ -13,9 +13,9 @@ import pytest
 from event_oracle import counted, refused
 
 from dpselect import archives
+from dpselect.app.events.catalog import read_catalog
 from dpselect.app.events.sources import formats, workbooks
 from dpselect.errors import EventLogError
-from dpselect.events import read_catalog
 
 SHEET, TEXTS, STYLES = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml", "xl/styles.xml"
 

@@ -14,6 +14,7 @@ from pydantic import create_model
 
 import accounting as acc
 import dpselect as dps
+from dpselect.app.events.reading import Reading
 from dpselect.app.labeling.labeling import JobConflict, Labeling, own_session
 from dpselect.app.release.answer import _flat
 from dpselect.app.release.question import Question
@@ -26,7 +27,6 @@ from dpselect.app.spec import (
     TopKSpec,
     option,
 )
-from dpselect.events import Reading
 
 ASKED: dict[str, Any] = {"user": "who", "item": "where", "k": 2, "epsilon": 1.0, "delta": 1e-6}
 PAID: dict[str, Any] = {"ledger": "sqlite:///privacy.db", "dataset": "visits"}

@@ -22,9 +22,9 @@ from accounting.errors import OutputError, OutputRefused
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
 from dpselect.app.cli import app
 from dpselect.app.events.engine import guarded
+from dpselect.app.events.pairs import Pairs
 from dpselect.app.release import answer as answer_module
 from dpselect.app.release.topk import Unkept
-from dpselect.events import Pairs
 
 ASKED: dict[str, Any] = {
     "user": "who",

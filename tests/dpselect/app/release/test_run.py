@@ -18,9 +18,9 @@ from typer.testing import CliRunner, Result
 import accounting as acc
 import dpselect as dps
 from dpselect.app.cli import app
+from dpselect.app.events.pairs import Pairs
 from dpselect.app.release import run
 from dpselect.app.release.answer import DryRun
-from dpselect.events import Pairs
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling.base import EntropySampler
 

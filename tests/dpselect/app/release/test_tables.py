@@ -16,8 +16,8 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.app.cli.out import plain
+from dpselect.app.continual.horizon import Period
 from dpselect.app.release.series import HorizonAnswer
-from dpselect.continual import Period
 
 ASKED: dict[str, Any] = {
     "user": "u",

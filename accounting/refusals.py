@@ -1,0 +1,145 @@
+"""`BudgetExceeded`: the refusal of a charge that does not fit, with its reason and remedies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from functools import lru_cache
+
+from accounting.budget import Budget
+from accounting.calibration import calibrate_count
+from accounting.curves import Curve
+from accounting.errors import AccountingError
+from accounting.numbers import of_unit
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
+from accounting.remaining import Remaining, share_in_words
+from accounting.wording import rounded
+
+
+class BudgetExceeded(AccountingError):
+    """Error raised if a charge does not fit into the rest of a budget. Nothing was charged.
+
+    Attributes (None where the raiser did not say):
+        requested: the price that was refused.
+        spent: the sum of the earlier prices.
+        remaining: the state of the budget.
+        would_fit: number of the requested runs that still fit.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: Price | None = None,
+        spent: Price | None = None,
+        remaining: Remaining | None = None,
+        would_fit: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested, self.spent, self.remaining, self.would_fit = (
+            requested,
+            spent,
+            remaining,
+            would_fit,
+        )
+
+
+def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
+    """Return the error for `count` releases like `remaining.curve` that do not fit as one item.
+
+    It says why, how many do fit, and what helps.
+    """
+    budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
+    assert curve is not None
+    price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
+    subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
+    short = f"the budget of {where} is used up"
+    if spent.main < budget.capacity.main:
+        short = (
+            f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
+        )
+    message = (
+        f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was"
+        " charged."
+    )
+    return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
+
+
+def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
+    """Return the parts of a price that do not fit after `spent`, to complete "it needs ...".
+
+    `where` names the budget.
+
+    Needs are rounded up and rests are rounded down, so that the two never print alike.
+    """
+    left, capacity = budget.capacity.minus(spent), budget.capacity
+    short = []
+    if price.main > left.main and budget.measure.is_counted:
+        asked, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (price.main, left.main))
+        short.append(f"{asked} of the releases declared for {where} and {rest} are left")
+    elif price.main > left.main:
+        need = share_in_words(price.main, capacity.main, ROUND_CEILING)
+        rest = share_in_words(left.main, capacity.main, ROUND_FLOOR)
+        short.append(f"{need} of the budget of {where} and {rest} is left")
+    if price.failure > left.failure:
+        asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
+        rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
+        short.append(f"a failure probability (delta0) of {asked} from {where} and {rest} is left")
+    return "; and ".join(short)
+
+
+def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
+    """Yield remedies for a price that does not fit, each of which was checked to hold."""
+    budget = remaining.budget
+    left = budget.capacity.minus(remaining.spent)
+    if fit:
+        yield f"Ask for at most {fit:,} of them"
+    if left.main and price.main > left.main and not budget.measure.is_counted:
+        most = share_in_words(left.main, budget.capacity.main, ROUND_FLOOR)
+        yield f"Use a smaller epsilon or more noise: at most {most} of the budget in all"
+    if left.main and price.failure > left.failure:
+        most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
+        yield (
+            f"Lower the mechanism's delta to a failure probability of at most {most} in all."
+            " More noise does not help, but releases=N gives each of N releases an equal part"
+            if left.failure
+            else "Use a mechanism that never fails"
+        )
+    if remaining.account.startswith("quota "):
+        yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
+        return
+    if not left.main:
+        yield (
+            "A declared budget cannot be raised, so declare another dataset, but only for new data"
+        )
+    if (new := _for_new_rows(budget, remaining.curve)) is not None:
+        yield new
+
+
+@lru_cache(maxsize=64)
+def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
+    """Return the releases that a new dataset with the same (epsilon, delta) pays for, in words.
+
+    It is stated one by one, as one plan, and for a budget declared for such releases.
+    """
+    if (
+        curve is None
+        or curve.core_epsilon == 0
+        or budget.form != "approximate"
+        or budget.measure.is_counted
+    ):
+        return None
+    try:
+        alone = budget.how_many(curve)
+        plan = calibrate_count(curve, budget)
+        order = Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve).how_many(
+            curve
+        )
+    except AccountingError:
+        return None
+    ways = [f"{alone:,} such releases one by one"]
+    ways += (
+        [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
+    )
+    ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
+    return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"
