@@ -365,9 +365,9 @@ def test_damaged_headers_are_refused(tmp_path: Path, header: bytes, version: int
 
 
 def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
-    """Counts below the names of labels or without them (numbers, if that is stated), classes below the names of teachers or
-    without, where an empty cell is no vote, and single votes; by commas, semicolons or tabs. A dry
-    reading has the same axes and no vote.
+    """Counts below the names of labels (numbers, if that is stated) or without them, classes below
+    the names of teachers or without, where an empty cell is no vote, and single votes; by commas,
+    semicolons or tabs. A dry reading has the same axes and no vote.
     """
     path = tmp_path / "votes.csv"
 
