@@ -394,7 +394,7 @@ class Remaining(Sectioned):
 
 @final
 class Totals(list[Remaining], Sectioned):
-    """States of the budgets of several periods."""
+    """List of the remaining budgets of several periods."""
 
     @property
     def fullest(self) -> Remaining | None:

@@ -58,7 +58,7 @@ class Section:
 
 
 class Sectioned(ABC):
-    """Base class of results that state themselves in sections."""
+    """Base class of results that have sections for people."""
 
     @abstractmethod
     def sections(self) -> Iterable[Section]:

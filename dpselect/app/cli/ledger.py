@@ -542,7 +542,7 @@ def _sections(ledger: Ledger, name: str, limit: int) -> Iterator[Section]:
 
 
 def _quotas(ledger: Ledger, name: str) -> Iterator[Section]:
-    """Each quota with its fullest accounts."""
+    """The quotas with their fullest accounts."""
     for quota, accounts in _by_quota(ledger, name, _FULLEST):
         assert quota.limit is not None
         yield Section(

@@ -469,7 +469,7 @@ class Answer(Tabled, Sectioned):
         return "\n".join(map(printable, [start, *shown, *self.lines()]))
 
     def sections(self) -> Iterator[Section]:
-        """The items, what is promised, and how they were made."""
+        """Return the items, the guarantee, and how they were made."""
         yield from import_module("dpselect.app.release.answer_sections").answer_sections(self)
 
     @property
@@ -705,7 +705,7 @@ class DryRun(Sectioned):
         return "\n".join(["DryRun:", *(f"  {printable(line)}" for line in self.lines())])
 
     def sections(self) -> Iterator[Section]:
-        """The lines."""
+        """Return the lines."""
         yield Section(lines=self.lines())
 
 

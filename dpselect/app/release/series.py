@@ -244,7 +244,7 @@ class Series(_OfPeriods):
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
 
     def sections(self) -> Iterator[Section]:
-        """The state of each period, and the cost."""
+        """Return the state of each period, and the cost."""
         rows = [
             (one.name, _STATES[one.state], one.output if one.state in _KEPT else "")
             for one in self.releases
@@ -475,7 +475,7 @@ class HorizonAnswer(_OfPeriods):
         return "\n".join(map(printable, [start, *(f"  {line}" for line in self.lines())]))
 
     def sections(self) -> Iterator[Section]:
-        """The items of each period, and what is promised for the whole horizon."""
+        """Return the items of each period, and the guarantee for the whole horizon."""
         mechanism, named = self.mechanism, self.names
         for one in self.released:
             period = one.number if named is None else named[one.number - 1]
