@@ -709,11 +709,11 @@ dpselect/app/events/file_options.py
             while text != before: =>     while before is None:
 dpselect/app/events/held.py
     dpselect/app/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
-        mechanism.sensitivity_bound.require(self.sensitivity) => pass
+        mechanism._require(self._grouped([0] * len(public), public, list), source) => pass
     dpselect/app/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
     dpselect/app/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
-        first.traits.ranks_counts and  =>
+        mechanism.traits.ranks_counts and  =>
 dpselect/app/events/log_check.py
     dpselect/app/events/test_log_check.py::test_a_catalog_is_held_against_the_log
         ANTI JOIN seen => SEMI JOIN seen

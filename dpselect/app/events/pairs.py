@@ -19,7 +19,7 @@ from dpselect.app.events.contributions import Contributions, signed, summed
 from dpselect.app.events.counting import Count
 from dpselect.app.events.dialect import Tables
 from dpselect.app.events.engine import EmbeddedTables, opened
-from dpselect.app.events.held import HeldCounts, Tally
+from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import (
     Options,
@@ -164,7 +164,7 @@ def hold(
         stack.callback(log.close)
         held = log.hold()
         stack.pop_all()
-    return replace(held, end=log.close)
+    return held
 
 
 def _holdable(reading: Reading) -> Reading:
@@ -265,9 +265,10 @@ class Pairs(NotPickled):
             stack.pop_all()
             if self._once:
                 self._tables.close()
-            tally = Tally(kept, relation, count.kind, report)
-            self._stack.callback(tally.close)
-        return HeldCounts(tally, count.allowed, tally.close)
+            end = self.close if self._once else None
+            held = HeldCounts(kept, relation, count.kind, count.allowed, report, end)
+            self._stack.callback(held.drop)
+        return held
 
     @property
     def integers(self) -> frozenset[str]:

@@ -302,23 +302,23 @@ def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any
     ]
     with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
         for catalog, clip in asked:
-            one, two = (held.scores(catalog, clip=clip)._table for held in (here, there))
-            assert [list(part) for part in one.highest(50)] == [
-                list(part) for part in two.highest(50)
+            one, two = (held.scores(catalog, clip=clip) for held in (here, there))
+            assert [list(part) for part in one._highest(50)] == [
+                list(part) for part in two._highest(50)
             ]
-            assert [part.tolist() for part in one.histogram()] == [
-                part.tolist() for part in two.histogram()
+            assert [part.tolist() for part in one._histogram()] == [
+                part.tolist() for part in two._histogram()
             ]
-            values, sizes = two.histogram()
+            values, sizes = two._histogram()
             group = int(np.argmax(sizes * (values > 0)))
             source = ExactSampler(np.random.default_rng(1))
             named = [
-                sorted(table.labels([(group, at) for at in range(sizes[group])], values, source))
-                for table in (one, two)
+                sorted(each._labels([(group, at) for at in range(sizes[group])], values, source))
+                for each in (one, two)
             ]
             assert named[0] == named[1]
             if values[0] == 0:
-                assert len(set(two.labels([(0, 0), (0, 1)], values, source))) == 2
+                assert len(set(two._labels([(0, 0), (0, 1)], values, source))) == 2
 
 
 def test_releases_from_a_cluster(session: Any) -> None:
@@ -365,7 +365,7 @@ def test_nothing_stays_on_the_cluster(session: Any) -> None:
         assert session.catalog.listTables()
         assert computed().size() == before + 1
     with dps.events.pairs(frame, user="a", item="b") as kept:
-        assert kept.hold().scores()._table.highest(1)[0] == [2]
+        assert kept.hold().scores()._highest(1)[0] == [2]
         assert kept.read(clip=1.0).labels == (2,)
         assert computed().size() == before + 2
     dps.events.read(frame, user="a", item="b")
