@@ -356,13 +356,20 @@ class RacingTopK(WeighsAgain):
                 raise InvalidScores(words) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return self._finished(scores, *self._masked(scores, source), source)
+
+    def _masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
+        """Return positions of the items that take part, and their first scores, both private."""
         scale = self.scales()[0]
-        if self.delta is None:
-            first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
-            positions = list(range(len(first)))
-        else:
+        if self.delta is not None:
             level = min(self.first_threshold, self.floor)
-            positions, first = self._drawn_above(scores, scale, level, source)
+            return self._drawn_above(scores, scale, level, source)
+        first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
+        return list(range(len(first))), first
+
+    def _finished(
+        self, scores: Scores, positions: list[int], first: Floats, source: Sampler
+    ) -> Selection:
         names = scores.named(positions)  # all at once: an engine that holds them answers one turn
         rows, groups = self._groups(names, len(positions))
 

@@ -384,7 +384,8 @@ class HeldScores(MechanismInput):
         """Items of (number above 0, index among the items that have it) pairs."""
         if not pairs:
             return {}
-        bucketed = f"SELECT i, v, {self.counts.tables.bucket} AS b FROM ({self._seen()}) AS seen"
+        bucket = self.counts.tables.bucket.format("i")
+        bucketed = f"SELECT i, v, {bucket} AS b FROM ({self._seen()}) AS seen"
         places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
         for part in _parts(
             [(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]

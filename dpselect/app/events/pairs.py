@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 
 from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
-from dpselect.app.events import spark
 from dpselect.app.events.catalog import Labels
 from dpselect.app.events.contributions import Contributions, signed, summed
 from dpselect.app.events.counting import Count
-from dpselect.app.events.dialect import Tables
-from dpselect.app.events.engine import EmbeddedTables, opened
 from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import (
@@ -28,6 +25,7 @@ from dpselect.app.events.reading import (
     ReadingKeywords,
     reading_of,
 )
+from dpselect.app.events.rows import engine_of, read_events
 from dpselect.app.events.sources.base import Column
 from dpselect.app.events.staging import prepared
 from dpselect.app.events.user_counts import EventCounts, GroupCounts
@@ -237,15 +235,9 @@ class Pairs(NotPickled):
         self._state = ProcessState(
             "", owner="the pairs of a log", remedy="read the log in each process with events.pairs"
         )
-        self._tables: Tables
         with ExitStack() as stack:
-            if spark.accepts(source):
-                self._tables, staged = spark.staged(source, reading)
-                stack.callback(self._tables.close)
-            else:
-                engine = stack.enter_context(opened(reading.memory_limit))
-                staged = prepared(engine, source, reading, progress)
-                self._tables = EmbeddedTables(engine, staged.what, ["grouped"])
+            engine = stack.enter_context(engine_of(source, reading.memory_limit))
+            self._tables, staged = prepared(engine, source, reading, progress)
             if not once:
                 staged.report_progress(1, 1)
                 staged = replace(staged, progress=None)
@@ -377,3 +369,18 @@ def pairs(
         True
     """
     return Pairs(source, reading_of(reading, dict(options)), progress)
+
+
+def require_columns(source: object, reading: Reading) -> None:
+    """Check the public part of a log: the options and the source's existence, header or schema.
+
+    No row is read. The check looks at the header of CSV and TSV (without unpacking more), at the
+    footer of Parquet, at a table's columns and types, and at a database's description of its table
+    or query. JSON lines, standard input and delimited text without a header have their columns in
+    their rows, so the check only opens them. A stream that can be read only once is not checked.
+
+    Raises:
+        EventLogError: a release of this log would be refused for what is public, as by `read`.
+    """
+    with engine_of(source, reading.memory_limit) as engine:
+        read_events(engine, replace(reading.given(source), unread=True))

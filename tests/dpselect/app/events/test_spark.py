@@ -10,6 +10,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,9 @@ import accounting as acc
 import dpselect as dps
 from dpselect.app.cli import app
 from dpselect.app.events.contributions import Amount
-from dpselect.app.events.rows import shaped
+from dpselect.app.events.rows import read_events, shaped
 from dpselect.app.events.sources.base import SHORT, Asked, Given, Rows
-from dpselect.app.events.spark import Cluster, events_of, found
-from dpselect.app.events.spark import rows as spark_rows
+from dpselect.app.events.spark import Cluster, found
 from dpselect.app.events.time_window import Window
 from dpselect.errors import EventLogError
 from dpselect.events import Reading, hold, read
@@ -165,6 +165,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
     "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
     "all": {"max_items_per_user": None, "salt": None},
+    "parts": {**CITY, "buckets": 3, "max_items_per_user": 2},
     "text": {"clip": (1.0, 1.37), "clip_norm": "l1"},
     "cells": {"group": "city", "cells": True, "clip": 1.0},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
@@ -245,11 +246,10 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
         amount=amount,
         window=span,
     )
-    frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
     found = f"SELECT i, {SHORT[role]}, apart FROM ({{}}) ORDER BY i"
-    log = events_of(spark_rows(given, frame, "texts"), given)
-    there = Cluster(session).run(found.format(log.sql))
-    session.catalog.dropTempView("texts")
+    with closing(Cluster(session)) as cluster:
+        log = read_events(cluster, given)
+        there = cluster.run(found.format(log.sql))
     connection = duckdb.connect()
     connection.register("texts", arrow)
     log = Rows(
