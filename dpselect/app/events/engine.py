@@ -238,11 +238,10 @@ class EmbeddedTables:
         return table
 
     def grouped(self, sql: str, *, once: bool = False) -> str:
-        table = f"{self._prefix}_grouped"
         make = self._engine.run if once else self._engine.group
-        make(f"CREATE TABLE {table} AS {sql}", what=self._what)
-        self._names.append(table)
-        return table
+        make(f"CREATE TABLE grouped AS {sql}", what=self._what)
+        self._names.append("grouped")
+        return "grouped"
 
     def added(self, name: str, sql: str) -> str:
         table = f"{self._prefix}_{name}"
