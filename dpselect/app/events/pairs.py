@@ -257,10 +257,10 @@ class Pairs(NotPickled):
             stack.pop_all()
             if self._once:
                 self._tables.close()
-            end = self.close if self._once else None
-            held = HeldCounts(kept, relation, count.kind, count.allowed, report, end)
+            held = HeldCounts(kept, relation, count.kind, count.allowed, report)
             self._stack.callback(held.drop)
-        return held
+        # another object: what is forgotten unclosed goes at once, and not with a cycle
+        return replace(held, end=self.close) if self._once else held
 
     @property
     def integers(self) -> frozenset[str]:
