@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Self, final
@@ -21,6 +23,9 @@ Kind = Literal["counts", "utilities"]
 Numbers = Integers | Floats
 
 Weigh = Callable[[Sequence[Label], float], Integers]
+
+Names = Callable[[Sequence[int]], Sequence[Label]]
+"""A function from positions to the labels of these candidates, all different."""
 
 WEIGHT_UNIT = 1 << 20
 """Number of units in a weight of 1. Weights of users are whole multiples of a unit."""
@@ -70,7 +75,9 @@ class Scores:
     """
 
     __slots__ = (
+        "_found",
         "_multiplicities",
+        "_names",
         "_tie_rank",
         "_values",
         "domain",
@@ -81,7 +88,9 @@ class Scores:
         "sums",
     )
 
+    _found: dict[int, Label]
     _multiplicities: Integers | None
+    _names: Names | None
     _tie_rank: Integers | None
     _values: Numbers
     domain: Domain
@@ -119,6 +128,8 @@ class Scores:
         self._set(
             _values=numbers,
             _multiplicities=None,
+            _names=None,
+            _found={},
             _tie_rank=rank,
             domain=domain,
             kind=kind,
@@ -135,24 +146,31 @@ class Scores:
         sensitivity: Sensitivity,
         domain: Domain = "public",
         kind: Kind = "counts",
+        names: Names | None = None,
+        second: SecondLook | None = None,
     ) -> Self:
         """Build scores from counts of counts: `multiplicities[g]` candidates share `values[g]`.
 
         The candidates of group 0 come first: group g holds positions sum(multiplicities[:g]) up to
-        sum(multiplicities[:g + 1]). Their positions are their only names, so their domain must be
-        public.
+        sum(multiplicities[:g + 1]). Without `names` positions are their only names, so their domain
+        must be public. With `names` positions are private, because they tell scores, and only
+        the names of selected candidates are released. Candidates of one group then stand in an
+        order that no user changes. All that a mechanism draws is named by one call.
 
         Raises:
-            InvalidScores: as above, the domain is not public, or a multiplicity is not an integer
-                >= 1.
+            InvalidScores: as above, the domain is not public although there are no `names`, or a
+                multiplicity is not an integer >= 1.
         """
-        if domain != "public":
+        if domain != "public" and names is None:
             raise InvalidScores(
                 f"domain={domain!r}: grouped candidates are named by position, which needs"
                 " domain='public'"
             )
         scores = cls(values, sensitivity=sensitivity, domain=domain, kind=kind)
         scores._set(_multiplicities=_multiplicities(multiplicities, len(scores._values)))
+        if second is not None:
+            _require_looked_up(second, names)
+        scores._set(_names=names, second=second)
         return scores
 
     def with_values(self, values: Numbers) -> Self:
@@ -206,6 +224,32 @@ class Scores:
         if self._multiplicities is None:
             return self._values
         return np.repeat(self._values, self._multiplicities)  # type: ignore[return-value]
+
+    @property
+    def hides_positions(self) -> bool:
+        """True if positions would show something private, so that only labels are released."""
+        return self._names is not None or (self.domain == "observed" and self.labels is not None)
+
+    def named(self, positions: Sequence[int]) -> list[Label] | None:
+        """Return the labels of these candidates, or None if positions are their names."""
+        if self._names is None:
+            return None if self.labels is None else [self.labels[place] for place in positions]
+        if new := [place for place in positions if place not in self._found]:
+            self._found.update(zip(new, self._names(new), strict=True))
+        return [self._found[place] for place in positions]
+
+    def places(self, labels: Sequence[Label]) -> list[int]:
+        """Return the positions of candidates that were selected, and so named."""
+        listed = enumerate(self.labels or ()) if self._names is None else self._found.items()
+        place_of = {label: place for place, label in listed}
+        return [place_of[label] for label in labels]
+
+    def at(self, positions: Sequence[int]) -> Numbers:
+        """Return the scores of these candidates, (n,). Grouped scores are not expanded."""
+        if self._multiplicities is None:
+            return self._values[positions]
+        ends = list(itertools.accumulate(self._multiplicities.tolist()))
+        return self._values[[bisect_right(ends, place) for place in positions]]
 
     def require_dense(self) -> None:
         """Raise as `dense` would."""

@@ -1,15 +1,14 @@
-"""Counts that stay in the engine: Spark against DuckDB on one log, and many distinct items.
+"""From how many items on `engine=` pays off: a top 100 of counts in memory, in DuckDB and in Spark.
 
-    python docs/benchmarks/bench_held.py [--events 5000000] [--items 10000000] [--no-spark]
+    python docs/benchmarks/bench_held.py [--items 100000 1000000 10000000] [--engines memory duckdb]
 
-Each line is a process of its own: wall and CPU seconds (Java's included) and its peak memory
-(Java's apart). The last log has a million events on 200 popular items, and an event of its own for
-each of the others.
+Each line is a process of its own: CPU seconds (Java's included), seconds by the clock, and its peak
+memory (without Java's). A log has a million events on 200 popular items, and an event of its own
+for each other item. The reading may use 1 GiB before it spills to disk.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,89 +17,100 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from bench_events import write_log
-from harness import in_a_process, options, show
+from harness import Cost, in_a_process, options, show
+
+FEW = 20  # items of a user
+LOG = """
+    SELECT i // 10 AS user_id, i AS item_id FROM range({items}) AS t(i) UNION ALL
+    SELECT i, -1 - i % 200 FROM range(1000000) AS t(i) WHERE i % 200 * 37 % 200 < 150
+"""
 
 
-def release(source: Any, **bounds: Any) -> int:
-    """A top 100; how many were chosen."""
+def release(engine: str, path: Path) -> float:
+    """A top 100 of an unknown domain; the CPU seconds of Java."""
     import dpselect as dps
 
-    asked = {
-        "user": "user_id",
-        "item": "item_id",
-        "max_items_per_user": 20,
-        "salt": "benchmark",
-    }
+    asked: dict[str, Any] = {"user": "user_id", "item": "item_id"}
+    asked |= {"max_items_per_user": FEW, "salt": "benchmark"}
+    mechanism = dps.SparseHistogram(
+        k=100,
+        scale=8.0,
+        delta=1e-9,
+        sensitivity=dps.Sensitivity.of_counts(items_per_user=FEW),
+    )
+    if engine == "memory":
+        counts = dps.events.read(path, memory_limit="1GiB", **asked)
+        assert len(mechanism.select(counts.scores())) == 100
+        return 0.0
+    source: Any = path if engine == "duckdb" else session().read.parquet(str(path))
+    bounds = {"memory_limit": "1GiB"} if engine == "duckdb" else {}
     with dps.events.hold(source, **asked, **bounds) as held:
-        few = dps.Sensitivity.of_counts(items_per_user=20)
-        return len(
-            dps.SparseHistogram(k=100, scale=8.0, delta=1e-9, sensitivity=few).select(
-                held.scores()
-            )
-        )
+        assert len(mechanism.select(held.scores())) == 100
+    return java_seconds()
 
 
-def with_duckdb(path: Path) -> tuple[int, float]:
-    """Within 1 GiB; how many were chosen, and no Java."""
-    return release(path, memory_limit="1GiB"), 0.0
-
-
-def with_spark(path: Path) -> tuple[int, float]:
-    """Held by two executor threads; how many were chosen, and the CPU seconds of Java."""
+def session() -> Any:
+    """Two executor threads in this machine's Java."""
     from pyspark.sql import SparkSession
 
     settings = {
-        "ui.enabled": "false",
-        "driver.memory": "2g",
-        "sql.shuffle.partitions": "8",
-        "ui.showConsoleProgress": "false",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.ui.showConsoleProgress": "false",
     }
-    builder = SparkSession.builder.master("local[2]").config(
-        map={f"spark.{name}": value for name, value in settings.items()}
-    )
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("OFF")
-    chosen, java = release(session.read.parquet(str(path))), 0.0
+    made = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    made.sparkContext.setLogLevel("OFF")
+    return made
+
+
+def java_seconds() -> float:
+    """CPU seconds of the Java that this process started."""
+    seconds = 0.0
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has ended
             name, _, rest = status.read_text().rpartition(")")
             fields = rest.split()
             if fields[1] == str(os.getpid()) and "java" in name:
-                java += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    session.stop()
-    return chosen, java
+                seconds += (int(fields[11]) + int(fields[12])) / os.sysconf(
+                    "SC_CLK_TCK"
+                )
+    return seconds
 
 
-def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """One for each engine and log; many distinct items in the embedded engine alone."""
+def pays_off(memory: dict[int, Cost], engine: dict[int, Cost], of: str) -> str:
+    """The smallest number of items from which on the engine takes less of something."""
+    less = 0
+    for items in sorted(memory, reverse=True):
+        if getattr(engine[items], of) >= getattr(memory[items], of):
+            break
+        less = items
+    return f"from {less:,} items on" if less else "for none of these"
+
+
+def lines(sizes: list[int], engines: list[str]) -> Iterator[dict[str, Any] | str]:
+    """One for each number of items and engine; then from how many on each takes less."""
+    costs: dict[str, dict[int, Cost]] = {engine: {} for engine in engines}
     with tempfile.TemporaryDirectory() as folder:
-        log, distinct = Path(folder) / "log.parquet", Path(folder) / "distinct.parquet"
-        write_log(log, asked.events, 1_000_000)
-        popular = "SELECT i AS user_id, -1 - i % 200 AS item_id FROM range(1000000) AS t(i) WHERE i % 200 * 37 % 200 < 150"  # noqa: E501
-        single = (
-            f"SELECT i // 10 AS user_id, i AS item_id FROM range({asked.items}) AS t(i)"
-        )
-        duckdb.sql(
-            f"COPY ({single} UNION ALL {popular}) TO '{distinct}' (FORMAT parquet)"
-        )
-        events, items = f"{asked.events:,} events", f"{asked.items:,} items"
-        todo: list[tuple[str, Any, str, Path]] = [
-            ("DuckDB", with_duckdb, events, log),
-            ("DuckDB", with_duckdb, items, distinct),
-        ]
-        for name, work, what, path in (
-            todo if asked.no_spark else [("Spark", with_spark, events, log), *todo]
-        ):
-            cost = in_a_process(work, path)
-            chosen, java = cost.answer
-            seconds = {"wall s": cost.wall, "CPU s": cost.cpu + java}
-            yield (
-                {"engine": name, "top 100 of": what}
-                | seconds
-                | {"GiB": cost.peak, "chosen": chosen}
-            )
+        for items in sizes:
+            path = Path(folder) / f"{items}.parquet"
+            duckdb.sql(f"COPY ({LOG.format(items=items)}) TO '{path}' (FORMAT parquet)")
+            for engine in engines:
+                cost = in_a_process(release, engine, path)
+                cost = costs[engine][items] = cost._replace(cpu=cost.cpu + cost.answer)
+                row = {"items": items, "engine": engine, "CPU s": cost.cpu}
+                yield row | {"wall s": cost.wall, "GiB": cost.peak}
+            path.unlink()
+    for engine in engines[1:]:
+        found = (costs[engines[0]], costs[engine])
+        cpu, peak = (pays_off(*found, of) for of in ("cpu", "peak"))
+        yield f"{engine} against {engines[0]}: less CPU {cpu}, less memory {peak}"
 
 
 if __name__ == "__main__":
-    show(lines(options(__doc__, events=5_000_000, items=10_000_000, no_spark=False)))
+    asked = options(
+        __doc__,
+        items=[100_000, 1_000_000, 10_000_000],
+        engines=("memory", "duckdb", "spark"),
+    )
+    show(lines(asked.items, asked.engines))

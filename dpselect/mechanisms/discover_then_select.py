@@ -49,6 +49,8 @@ class DiscoverThenSelect(Mechanism):
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
+        groups=lambda mechanism: mechanism.discovery.traits.of("groups", mechanism.discovery),
+        reads=lambda mechanism: mechanism.discovery.traits.of("reads", mechanism.discovery),
     )
     discovery: AnyMechanism = Field(
         description="a mechanism for unknown domains that releases an order"
@@ -155,15 +157,7 @@ class DiscoverThenSelect(Mechanism):
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self.continued(
-            scores, positions_of(self.discovery._select(scores, source), scores), source
-        )
-
-    def continued(self, scores: Scores, discovered: list[int], source: Sampler) -> Selection:
-        """Return the release from checked scores, once `discovery` has found these positions.
-
-        They are in order, best first.
-        """
+        discovered = positions_of(self.discovery._select(scores, source), scores)
         found = discovered[: self.candidates]
         requested = self.selection.most_released
         if len(found) < self.selection.least_candidates:
@@ -191,11 +185,11 @@ class DiscoverThenSelect(Mechanism):
         )
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
-        labels = None if scores.labels is None else [scores.labels[place] for place in items]
+        labels = scores.named(items)
         if scores.second is not None and labels is not None:
             return scores.second.scores(labels)
         return Scores(
-            scores.dense()[items], sensitivity=scores.sensitivity, labels=labels, kind=scores.kind
+            scores.at(items), sensitivity=scores.sensitivity, labels=labels, kind=scores.kind
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:

@@ -29,7 +29,7 @@ from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.selection import Label, Selection, Selections
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
@@ -355,21 +355,23 @@ class RacingTopK(WeighsAgain):
                 words = "cells=True needs cells for labels: write them by dpselect.cells.cell"
                 raise InvalidScores(words) from None
 
-    def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
-        level = min(self.first_threshold, self.floor)
-        return self._drawn_above(scores, self.scales()[0], level, source)
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        if self.delta is not None:
-            return self.finished(scores, *self.masked(scores, source), source)
-        scale = self.scales()[0]
-        first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
-        return self.finished(scores, list(range(len(first))), first, source)
+        return self._finished(scores, *self._masked(scores, source), source)
 
-    def finished(
+    def _masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
+        """Return positions of the items that take part, and their first scores, both private."""
+        scale = self.scales()[0]
+        if self.delta is not None:
+            level = min(self.first_threshold, self.floor)
+            return self._drawn_above(scores, scale, level, source)
+        first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
+        return list(range(len(first))), first
+
+    def _finished(
         self, scores: Scores, positions: list[int], first: Floats, source: Sampler
     ) -> Selection:
-        rows, groups = self._groups(scores, positions)
+        names = scores.named(positions)  # all at once: an engine that holds them answers one turn
+        rows, groups = self._groups(names, len(positions))
 
         def again(at: Integers, norm: float) -> Floats:
             return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
@@ -387,13 +389,13 @@ class RacingTopK(WeighsAgain):
             scores, best, ordered=True, requested=requested, reason=_REASON, values=values
         )
 
-    def _groups(self, scores: Scores, positions: list[int]) -> tuple[Integers, int]:
+    def _groups(self, names: list[Label] | None, count: int) -> tuple[Integers, int]:
         """Return (n,) places of the items' groups among their groups, and the number of groups."""
-        if not self.cells or scores.labels is None:
-            return np.zeros(len(positions), dtype=np.int64), 1
-        names = [parts_of(scores.labels[place])[0] for place in positions]
-        places = {name: place for place, name in enumerate(sorted(set(names)))}
-        return np.array([places[name] for name in names], dtype=np.int64), len(places)
+        if not self.cells or names is None:
+            return np.zeros(count, dtype=np.int64), 1
+        groups = [parts_of(name)[0] for name in names]
+        places = {group: place for place, group in enumerate(sorted(set(groups)))}
+        return np.array([places[group] for group in groups], dtype=np.int64), len(places)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         scale, (rounds, size), flat = self.scales()[0], matrix.shape, matrix.ravel()

@@ -5,7 +5,6 @@ This is the only module that decides what leaves the library.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Iterable, Mapping
@@ -54,15 +53,15 @@ def release(
         indices = in_own_order(scores, indices)
     if complete is None:
         complete = requested is None or len(indices) == requested
-    hidden = scores.domain == "observed" and scores.labels is not None
+    labels = scores.named(indices)
     return Selection(
-        indices=None if hidden else tuple(indices),
+        indices=None if scores.hides_positions else tuple(indices),
         ordered=ordered,
         requested=requested,
         complete=complete,
         reason=None if complete else reason,
         values=None if values is None else tuple(float(values[i]) for i in indices),
-        labels=None if scores.labels is None else tuple(scores.labels[i] for i in indices),
+        labels=None if labels is None else tuple(labels),
     )
 
 
@@ -71,8 +70,10 @@ def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
 
     Neither depends on the data.
     """
-    names = scores.labels
-    return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
+    places = list(positions)
+    if (names := scores.named(places)) is None:
+        return sorted(places)
+    return [place for _, place in sorted(zip(map(label_key, names), places, strict=True))]
 
 
 def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
@@ -132,11 +133,7 @@ def with_values(
     selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler
 ) -> Selection:
     """Return `selection` with its candidates' scores plus fresh noise, in its own order."""
-    positions = positions_of(selection, scores)
-    if scores.multiplicities is not None:  # grouped scores are not expanded
-        ends = list(itertools.accumulate(scores.multiplicities.tolist()))
-        positions = [bisect.bisect_right(ends, position) for position in positions]
-    noisy = noisy_values(scores.values[positions], noise, scale, source)
+    noisy = noisy_values(scores.at(positions_of(selection, scores)), noise, scale, source)
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
 
 
@@ -147,8 +144,7 @@ def positions_of(selection: Selection, scores: Scores) -> list[int]:
     """
     if selection.positions is not None:
         return list(selection.positions)
-    place_of = {label: place for place, label in enumerate(scores.labels or ())}
-    return [place_of[label] for label in selection.labels or ()]
+    return scores.places(selection.labels or ())
 
 
 def bars_of(edges: Floats, scale: float) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from fractions import Fraction
 
 import numpy as np
@@ -14,7 +14,6 @@ from dpselect.mechanisms.release import expanded, public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
-from dpselect.selection import Selection
 from dpselect.sensitivity import sqrt_up
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -36,19 +35,6 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
     Scores with a `SecondLook(weigh=)` are weighed by it. For others the first scores are used
     again.
     """
-
-    @abstractmethod
-    def masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
-        """Return positions of the items that take part, and their first scores on the public grid.
-
-        This is for an unknown domain. All of it is **private**.
-        """
-
-    @abstractmethod
-    def finished(
-        self, scores: Scores, positions: list[int], first: Floats, source: Sampler
-    ) -> Selection:
-        """Draw the later rounds of the items that take part, and select among them."""
 
     @property
     def shows_what_chose(self) -> bool:
@@ -83,7 +69,8 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
     ) -> tuple[list[int], Floats]:
         """Draw scores, and return positions of occurring items above `level`, and the scores.
 
-        Both `level` and the scores, rounded to the public grid, are in score units.
+        All of it is **private**. Both `level` and the scores, rounded to the public grid, are in
+        score units.
         """
         listed, groups = np.flatnonzero(scores.values > 0), scores.multiplicities
         if len(listed) == 0:
@@ -96,7 +83,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
     def _weighed(self, scores: Scores, positions: list[int], norm: float) -> Floats:
         """Return (n,) sums of users' weights of these items, each user spending `norm`."""
         look = scores.second
-        if look is not None and look.weigh is not None and scores.labels is not None:
-            labels = [scores.labels[place] for place in positions]
+        labels = scores.named(positions)
+        if look is not None and look.weigh is not None and labels is not None:
             return look.weighed(labels, norm)
-        return np.asarray(scores.dense()[positions] * self._used_again(norm), dtype=np.float64)
+        return np.asarray(scores.at(positions) * self._used_again(norm), dtype=np.float64)

@@ -58,9 +58,6 @@ class WithValues(DelegatingMechanism, ShowsValues):
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=lambda mechanism: mechanism.mechanism.most_released,
         values=True,
-        groups=lambda mechanism: (
-            mechanism.clip is None and mechanism.mechanism.traits.of("groups", mechanism.mechanism)
-        ),
         reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
@@ -218,10 +215,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self.valued(self.mechanism._select(scores, source), scores, source)
-
-    def valued(self, selection: Selection, scores: Scores, source: Sampler) -> Selection:
-        """Return a selection that `mechanism` made from checked scores, with values."""
+        selection = self.mechanism._select(scores, source)
         if self.clip is None or scores.second is None or scores.second.count is None:
             return with_values(selection, scores, self.noise, self.scale, source)
         if len(selection) == 0:

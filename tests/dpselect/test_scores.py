@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,6 +57,41 @@ def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> N
     """
     with pytest.raises(dps.errors.InvalidScores):
         make()
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "laplace"])
+def test_groups_whose_candidates_have_names_hide_their_positions(noise: Any) -> None:
+    """A position among counts of counts tells a count: a selection has names and noisy values
+    alone, a set of them in the order of their names, and the names are asked for once.
+    """
+    asked: list[list[int]] = []
+
+    def names(places: Sequence[int]) -> list[str]:
+        asked.append([int(place) for place in places])
+        return ["zyxwv"[place] for place in places]
+
+    few = dps.Sensitivity.of_counts(items_per_user=1)
+    values, sizes = [0, 500, 900], [2, 1, 2]
+    scores = dps.Scores.grouped(values, sizes, sensitivity=few, domain="observed", names=names)
+    assert scores.at([0, 2, 4, 3]).tolist() == [0, 500, 900, 900]
+    top = dps.OneshotTopK(k=3, noise=noise, scale=1.0)
+    public = dps.Scores.grouped(values, sizes, sensitivity=S, names=names)
+    chosen = dps.WithValues(mechanism=top, noise="laplace", scale=1.0).select(public)
+    assert chosen.positions is None
+    assert chosen.labels is not None
+    assert set(chosen.labels) == set("xwv")
+    assert top.ordered or chosen.labels == ("v", "w", "x")
+    for label, value in zip(chosen.labels, chosen.values or (), strict=True):
+        assert abs(value - (500 if label == "x" else 900)) < 100
+    find = dps.SparseHistogram(k=2, scale=1.0, delta=0.1, sensitivity=few)
+    again = dps.DiscoverThenSelect(
+        discovery=find, selection=dps.PermuteAndFlip(epsilon=9.0), candidates=2
+    )
+    for mechanism in (find, again):
+        found = mechanism.select(scores)
+        assert found.positions is None
+        assert set(found.labels or ()) <= set("wv")
+    assert len(asked) == 2  # the second of the two selects among what is named already
 
 
 def test_an_error_shows_no_score() -> None:

@@ -26,10 +26,11 @@ from dpselect.app.continual.state import Closed, Events, Meta, State
 from dpselect.app.events import require_columns, spark
 from dpselect.app.events.catalog import Labels, named, written_alike
 from dpselect.app.events.counting import cells_of
-from dpselect.app.events.engine import Engine, opened
+from dpselect.app.events.engine import temporary_folder
 from dpselect.app.events.file_options import FILE_OPTIONS
 from dpselect.app.events.reading import Reading, reading_of
-from dpselect.app.events.sources.base import literal, located
+from dpselect.app.events.rows import engine_of
+from dpselect.app.events.sources.base import located
 from dpselect.app.events.staging import prepared
 from dpselect.app.spec.shared_fields import FileFields
 from dpselect.cells import ANY_GROUPS, cell, parts_of
@@ -406,8 +407,8 @@ class Horizon:
     @contextmanager
     def _read(self, events: object, asked: Reading | None) -> Iterator[Events]:
         """The new events of a period as a relation in SQL, while the state is not open."""
-        with opened(None if asked is None else asked.memory_limit) as engine:
-            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
+        with temporary_folder() as folder:
+            yield NO_EVENTS if asked is None else _count_pairs(folder, events, asked, self._groups)
 
     def _asked(
         self, period: int, events: object, reading: Reading | None, options: dict[str, Any]
@@ -790,25 +791,21 @@ def _unread(reading: Reading | None) -> Events:
 
 
 def _count_pairs(
-    engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None
+    folder: Path, events: object, reading: Reading, groups: Sequence[Label] | None = None
 ) -> Events:
     """The events of a period, counted once each, with `cell` items if there are groups."""
-    path = engine.path("pairs.parquet")  # the state has its own connection
+    path = folder / "pairs.parquet"  # the state has its own connection
     read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
-    if spark.accepts(events):
+    if spark.is_table(events) and reading.group is not None:
+        raise InvalidRequest(
+            "a horizon of groups reads no Spark table: write the period's events to Parquet, and"
+            " give that"
+        )
+    with engine_of(events, reading.memory_limit) as engine:
+        tables, staged = prepared(engine, events, reading, None)
+        shown, kinds = staged.pairs, staged.typed
         if reading.group is not None:
-            raise InvalidRequest(
-                "a horizon of groups reads no Spark table: write the period's events to Parquet,"
-                " and give that"
-            )
-        return replace(read, kinds=spark.save(events, reading, path))
-    staged = prepared(engine, events, reading, None)
-    shown, kinds = "pairs", staged.typed
-    if reading.group is not None:
-        shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
-        kinds = {**kinds, "item": "str"}
-    engine.run(
-        f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)",
-        what=staged.what,
-    )
+            shown = f"({cells_of(shown, groups if groups is not None else reading.groups)})"
+            kinds = {**kinds, "item": "str"}
+        tables.save(shown, path)
     return replace(read, kinds=kinds)

@@ -1,5 +1,4 @@
 from .catalog import read_catalog as read_catalog
-from .columns import require_columns as require_columns
 from .contributions import ReadReport as ReadReport
 from .file_options import Format as Format
 from .held import HeldCounts as HeldCounts
@@ -8,6 +7,7 @@ from .pairs import Pairs as Pairs
 from .pairs import hold as hold
 from .pairs import pairs as pairs
 from .pairs import read as read
+from .pairs import require_columns as require_columns
 from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
 from .user_counts import EventCounts as EventCounts

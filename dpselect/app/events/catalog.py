@@ -24,7 +24,7 @@ from dpselect.app.events.engine import (
     unpacked_suffix,
 )
 from dpselect.app.events.file_options import FileOptions, FileSaid, normalized
-from dpselect.app.events.rows import rows, shaped
+from dpselect.app.events.rows import read_events
 from dpselect.app.events.sources.base import Asked, Given, place_of, refused
 from dpselect.app.events.sources.formats import (
     CSV,
@@ -246,7 +246,7 @@ def labels_in(
             raise EventLogError(f"{what} has fields: {_WHICH}")
         given = Given(source, Asked.of(None, stated), options, what)
         engine.run("SET preserve_insertion_order = true", what=what)
-        log = shaped(rows(engine, given), given)
+        log = read_events(engine, given)
         found = engine.run(
             f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
         )

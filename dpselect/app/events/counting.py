@@ -110,10 +110,10 @@ class Count:
         staged, allowed, presence, pairs = self.staged, self.allowed, "presence", 0
         looked, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
         for at in range(parts):
-            part = (
-                looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {at})"
+            part = self._part(at, parts)
+            added, found, presence = self._add(
+                looked if parts == 1 else f"(SELECT * FROM {looked}{part})"
             )
-            added, found, presence = self._add(part)
             pairs += added
             staged.report_progress(at + 1, parts)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
@@ -179,12 +179,16 @@ class Count:
             parts = max(self.parts or 1, -(-many * (1 + 2 * texts) // tables.most_ranked))
             owners = f"SELECT * FROM {pairs} AS p SEMI JOIN {heavy} AS h USING ({owner})"
             for at in range(parts):
-                part = "" if parts == 1 else f" WHERE hash(u) % {parts} = {at}"
+                part = self._part(at, parts)
                 ranked = bound.ranked(f"({owners}{part})", tables.dialect, owner)
                 totals = tables.added(
                     "totals", self._total(f"(SELECT *, {bound.limit} AS t FROM ({ranked}))")
                 )
         return found, totals, presence
+
+    def _part(self, at: int, parts: int) -> str:
+        """SQL that is true for the users of one of several parts."""
+        return "" if parts == 1 else f" WHERE {self.tables.bucket.format('u')} % {parts} = {at}"
 
     def _total(self, pairs: str) -> str:
         """SQL of the number of users and the sums of weights of some pairs.

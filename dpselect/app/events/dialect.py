@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol, Self, final
 
 from numpy.typing import NDArray
@@ -59,7 +60,7 @@ class Tables(Protocol):
 
     Attributes:
         dialect: the engine's SQL words.
-        bucket: SQL of a number from 0 by which items are looked up, a function of i alone.
+        bucket: SQL of a number from 0 to 4095, a function of the column {0} alone.
         most_ranked: number of pairs of integers that are ranked at once.
     """
 
@@ -83,11 +84,17 @@ class Tables(Protocol):
         again.
         """
 
+    def grouped(self, sql: str, *, once: bool = False) -> str:
+        """Store the groups of a log, and return the name. A log is perhaps readable only `once`."""
+
     def added(self, name: str, sql: str) -> str:
         """Append the result of a query to the relation of this name, and return its name in SQL."""
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         """Store labels in the column i (and places if `placed`), and return the name in SQL."""
+
+    def save(self, relation: str, path: Path) -> None:
+        """Write a relation with columns u and i to a Parquet file on this machine."""
 
     def close(self) -> None:
         """Drop all relations."""

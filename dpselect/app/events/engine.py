@@ -76,6 +76,7 @@ class Engine:
         *,
         tells: bool = False,
     ) -> None:
+        self.dialect = EMBEDDED
         self.folder: Path = folder
         self.tells: bool = tells  # whoever reads may see the data: a refusal may say where it is
         self.abandoned: bool = False  # a query never ended
@@ -211,12 +212,12 @@ class EmbeddedTables:
 
     dialect = EMBEDDED
     # the engine's own hash: where an item is looked for decides nothing
-    bucket = "CAST(hash(i) % 4096 AS BIGINT)"
+    bucket = "CAST(hash({0}) % 4096 AS BIGINT)"
     most_ranked = 4_000_000  # about 60 bytes each; texts take as much again, and more
 
-    def __init__(self, engine: Engine, what: str, names: Sequence[str] = ()) -> None:
+    def __init__(self, engine: Engine, what: str) -> None:
         self._engine, self._what, self._prefix = engine, what, f"count_{next(engine.numbers)}"
-        self._names = list(names)
+        self._names: list[str] = []
 
     def another(self) -> EmbeddedTables:
         return EmbeddedTables(self._engine, self._what)
@@ -236,6 +237,12 @@ class EmbeddedTables:
             self._names.append(table)
         return table
 
+    def grouped(self, sql: str, *, once: bool = False) -> str:
+        make = self._engine.run if once else self._engine.group
+        make(f"CREATE TABLE grouped AS {sql}", what=self._what)
+        self._names.append("grouped")
+        return "grouped"
+
     def added(self, name: str, sql: str) -> str:
         table = f"{self._prefix}_{name}"
         if table not in self._names:
@@ -253,6 +260,12 @@ class EmbeddedTables:
             columns += ", unnest(range(?)) AS place"
             stated.append(len(labels))
         return self.made(name, f"SELECT {columns}", parameters=stated)
+
+    def save(self, relation: str, path: Path) -> None:
+        self.run(
+            f"COPY {relation} TO {EMBEDDED.literal(str(path))} (FORMAT parquet, COMPRESSION"
+            " uncompressed)"
+        )
 
     def close(self) -> None:
         with suppress(EventLogError):  # of an engine that failed, and goes as a whole

@@ -8,11 +8,12 @@ from typing import Any, Final, final
 
 from dpselect.app.events.catalog import NULLS
 from dpselect.app.events.counting import number
-from dpselect.app.events.engine import EmbeddedTables, Engine, opened
+from dpselect.app.events.dialect import Tables
+from dpselect.app.events.engine import Engine, opened
 from dpselect.app.events.file_options import normalized
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import ProgressCallback, Reading
-from dpselect.app.events.rows import OUTSIDE, rows, shaped
+from dpselect.app.events.rows import read_events
 from dpselect.app.events.sources.base import LABELS, SHORT, literal
 from dpselect.app.events.staging import prepared
 from dpselect.selection import Label
@@ -132,15 +133,10 @@ def check(
     result or the error.
     """
     with opened(reading.memory_limit, tells=True) as engine:
-        staged = prepared(engine, source, reading, progress)
-        tables = EmbeddedTables(engine, staged.what)
+        tables, staged = prepared(engine, source, reading, progress)
+        tables.run(f"CREATE VIEW pairs AS SELECT * FROM {staged.pairs}")
         engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
-        outside = (
-            number(tables, f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}")
-            if reading.window or reading.where
-            else 0
-        )
         owner = "u, g" if reading.group is not None else "u"
         per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
         shares = tables.run(
@@ -167,7 +163,7 @@ def check(
             kinds=dict(staged.kinds),
             rows=staged.report.rows,
             without=dict(staged.without),
-            outside=outside,
+            outside=staged.outside,
             users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
             items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),
             groups=(
@@ -207,7 +203,7 @@ def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] |
     if window is None or source == "-":
         return None
     given = reading.given(source)
-    log = shaped(rows(engine, given), given)
+    log = read_events(engine, given)
     if log.once:
         return None
     found = engine.run(
@@ -223,7 +219,7 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
     if reading.time_format is None or source == "-":
         return
     given = reading.given(source)
-    log = shaped(rows(engine, given), given, raw="time")
+    log = read_events(engine, given, "time")
     if log.once:
         return
     shown = (
@@ -238,7 +234,7 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
         )
 
 
-def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
+def _alike(tables: Tables, role: str) -> Iterator[Alike]:
     name = SHORT[role]
     labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
     for how, (key, _) in _SPELLINGS.items():
@@ -252,19 +248,18 @@ def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
             yield Alike(role, how, many, [list(row[0]) for row in examples])
 
 
-def _matches(tables: EmbeddedTables, catalog: Sequence[Label]) -> Matches:
-    texts = [str(label) for label in catalog]
-    tables.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts])
+def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
+    listed = f"(SELECT i AS l FROM {tables.listed('listed', catalog, 'str')})"
     tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
-    occurring = number(tables, "SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
+    occurring = number(tables, f"SELECT count(*) FROM {listed} SEMI JOIN seen USING (l)")
     users = number(
         tables,
-        "SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)",
+        f"SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN {listed}",
     )
     otherwise = dict[str, int]()
     for how, (key, _) in _SPELLINGS.items():
         missing = (
-            f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
+            f"SELECT {key.format('l')} AS k FROM (SELECT l FROM {listed} ANTI JOIN seen USING (l))"
         )
         found = number(
             tables,
@@ -272,7 +267,7 @@ def _matches(tables: EmbeddedTables, catalog: Sequence[Label]) -> Matches:
             " USING (k)",
         )
         otherwise |= {how: found} if found else {}
-    return Matches(len(texts), occurring, users, otherwise)
+    return Matches(len(catalog), occurring, users, otherwise)
 
 
 def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:

@@ -11,13 +11,10 @@ from typing import Any, Final, Self, Unpack, final, overload
 from accounting.errors import ForeignProcess
 from accounting.numbers import Integers
 from accounting.process_state import ProcessState
-from dpselect.app.events import spark
 from dpselect.app.events.catalog import Labels
 from dpselect.app.events.contributions import Contributions, signed, summed
 from dpselect.app.events.counting import Count
-from dpselect.app.events.dialect import Tables
-from dpselect.app.events.engine import EmbeddedTables, opened
-from dpselect.app.events.held import HeldCounts, Tally
+from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import (
     Options,
@@ -26,6 +23,7 @@ from dpselect.app.events.reading import (
     ReadingKeywords,
     reading_of,
 )
+from dpselect.app.events.rows import engine_of, read_events
 from dpselect.app.events.sources.base import Column
 from dpselect.app.events.staging import prepared
 from dpselect.app.events.user_counts import EventCounts, GroupCounts
@@ -162,7 +160,7 @@ def hold(
         stack.callback(log.close)
         held = log.hold()
         stack.pop_all()
-    return replace(held, end=log.close)
+    return held
 
 
 def _holdable(reading: Reading) -> Reading:
@@ -235,15 +233,9 @@ class Pairs(NotPickled):
         self._state = ProcessState(
             "", owner="the pairs of a log", remedy="read the log in each process with events.pairs"
         )
-        self._tables: Tables
         with ExitStack() as stack:
-            if spark.accepts(source):
-                self._tables, staged = spark.staged(source, reading)
-                stack.callback(self._tables.close)
-            else:
-                engine = stack.enter_context(opened(reading.memory_limit))
-                staged = prepared(engine, source, reading, progress)
-                self._tables = EmbeddedTables(engine, staged.what, ["grouped"])
+            engine = stack.enter_context(engine_of(source, reading.memory_limit))
+            self._tables, staged = prepared(engine, source, reading, progress)
             if not once:
                 staged.report_progress(1, 1)
                 staged = replace(staged, progress=None)
@@ -263,9 +255,10 @@ class Pairs(NotPickled):
             stack.pop_all()
             if self._once:
                 self._tables.close()
-            tally = Tally(kept, relation, count.kind, report)
-            self._stack.callback(tally.close)
-        return HeldCounts(tally, count.allowed, tally.close)
+            held = HeldCounts(kept, relation, count.kind, count.allowed, report)
+            self._stack.callback(held.drop)
+        # another object: what is forgotten unclosed goes at once, and not with a cycle
+        return replace(held, end=self.close) if self._once else held
 
     @property
     def integers(self) -> frozenset[str]:
@@ -374,3 +367,18 @@ def pairs(
         True
     """
     return Pairs(source, reading_of(reading, dict(options)), progress)
+
+
+def require_columns(source: object, reading: Reading) -> None:
+    """Check the public part of a log: the options and the source's existence, header or schema.
+
+    No row is read. The check looks at the header of CSV and TSV (without unpacking more), at the
+    footer of Parquet, at a table's columns and types, and at a database's description of its table
+    or query. JSON lines, standard input and delimited text without a header have their columns in
+    their rows, so the check only opens them. A stream that can be read only once is not checked.
+
+    Raises:
+        EventLogError: a release of this log would be refused for what is public, as by `read`.
+    """
+    with engine_of(source, reading.memory_limit) as engine:
+        read_events(engine, replace(reading.given(source), unread=True))

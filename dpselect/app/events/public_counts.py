@@ -15,7 +15,7 @@ from dpselect.app.events.catalog import ListOptions, labels_in
 from dpselect.app.events.engine import opened
 from dpselect.app.events.file_options import FILE_OPTIONS
 from dpselect.app.events.reading import Reading
-from dpselect.app.events.rows import rows, shaped
+from dpselect.app.events.rows import read_events
 from dpselect.errors import EventLogError, InvalidRequest
 
 _PAIRS_OF = (
@@ -65,7 +65,7 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
     try:
         given = (reading := Reading(**columns, **files)).given(path)
         with opened(reading.memory_limit) as engine:
-            log = shaped(rows(engine, given), given)
+            log = read_events(engine, given)
             engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
             items, users = (
                 engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")

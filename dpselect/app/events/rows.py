@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, cast, final
 
+from dpselect.app.events import spark
 from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double
-from dpselect.app.events.engine import Engine
+from dpselect.app.events.engine import Engine, opened
 from dpselect.app.events.file_options import normalized
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.sources import databases, formats, tables
@@ -37,13 +39,13 @@ class Source(Protocol):
     def accepts(self, given: Given) -> bool:
         """True if it reads this kind of source, by type or name, without a row or heavy import."""
 
-    def rows(self, engine: Engine, given: Given) -> Rows:
+    def rows(self, engine: Any, given: Given) -> Rows:
         """The stated columns, as SQL of the engine, whose errors pass through `engine.guarded`."""
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into
 # `formats.FORMATS` instead.
-SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
+SOURCES: Final[tuple[Source, ...]] = (spark, databases, formats, tables)
 
 # Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles
 # that it lacks, and of one outside the window or the conditions; a number below 0 for a value that
@@ -70,7 +72,23 @@ class PeriodEvents(NotPickled):
         return f"PeriodEvents({self.what!r})"
 
 
-def rows(engine: Engine, given: Given) -> Rows:
+@contextmanager
+def engine_of(source: object, memory_limit: str | None) -> Iterator[Engine | spark.Cluster]:
+    """The engine that reads a source: its cluster for a Spark table, and the embedded one else."""
+    if not spark.is_table(source):
+        with opened(memory_limit) as engine:
+            yield engine
+        return
+    with closing(spark.Cluster(cast(Any, source).sparkSession)) as cluster:
+        yield cluster
+
+
+def read_events(engine: Engine | spark.Cluster, given: Given, raw: str | None = None) -> Rows:
+    """The events of a source in the engine's SQL, `shaped`."""
+    return shaped(rows(engine, given), given, engine.dialect, raw)
+
+
+def rows(engine: Engine | spark.Cluster, given: Given) -> Rows:
     """The columns of a source, from the first reader that accepts it, or of a period's events."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
@@ -84,9 +102,10 @@ def rows(engine: Engine, given: Given) -> Rows:
         )
     for known in SOURCES:
         if known.accepts(given):
-            if given.said.normalize:
+            log = judged(known.rows(engine, given), given, engine.dialect)
+            if given.said.normalize and isinstance(engine, Engine):
                 engine.define("normalized", lambda text: normalized(text, given.said.normalize))
-            return written_alike(judged(known.rows(engine, given), given), given)
+            return written_alike(log, given, engine.dialect)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a"
@@ -95,7 +114,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     )
 
 
-def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+def written_alike(log: Rows, given: Given, dialect: Dialect) -> Rows:
     """The events with labels in the form in which they are compared.
 
     Texts that the file writes for a missing value are null. With several items in one field, there

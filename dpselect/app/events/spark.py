@@ -10,36 +10,31 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Final, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import missing_extra
-from dpselect.app.events.contributions import summed
 from dpselect.app.events.dialect import Dialect, double, matches
 from dpselect.app.events.engine import T, guarded
-from dpselect.app.events.reading import Reading
-from dpselect.app.events.rows import shaped, written_alike
+from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.sources.base import (
     OF_TEXT,
     SHORT,
     Given,
     Kind,
-    Kinds,
     Rows,
     by_name,
     is_label,
     kind_of,
 )
-from dpselect.app.events.sources.judged import judged
 from dpselect.app.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
-from dpselect.app.events.staging import Staged, keys_of, staged_of
 from dpselect.app.events.where import NUMBER
 from dpselect.errors import EventLogError
 from dpselect.selection import Label, is_integer
@@ -48,17 +43,23 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+Said = TypeVar("Said", bound=FileOptions)
 _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
 _BATCH = 100_000  # pairs that are written at a time
 
 
-def accepts(source: object) -> bool:
+def is_table(source: object) -> bool:
     """True for a Spark DataFrame, also of Spark Connect. pyspark is not imported to tell."""
     kinds = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(source).__mro__)
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
-def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object, Reading]:
+def accepts(given: Given) -> bool:
+    """True for a Spark DataFrame."""
+    return is_table(given.source)
+
+
+def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Said]:
     """A DataFrame of the environment's Spark session, and the reading of it.
 
     The session is started if there is none. If the frame stays `unread`, no row is looked at. A
@@ -263,7 +264,7 @@ class Cluster:
     """Relations of one count on a Spark session, as views with unique names."""
 
     dialect = SPARK
-    bucket = "CAST(pmod(hash(i), 4096) AS BIGINT)"
+    bucket = "CAST(pmod(hash({0}), 4096) AS BIGINT)"
     most_ranked = 2**63
 
     def __init__(self, session: SparkSession) -> None:
@@ -312,6 +313,9 @@ class Cluster:
             self._computed.append(frame := _quietly(lambda: frame.localCheckpoint(eager=True)))
         return self.view(name, frame)
 
+    def grouped(self, sql: str, *, once: bool = False) -> str:
+        return self.made("grouped", sql, computed=True)
+
     def added(self, name: str, sql: str) -> str:
         before = f"{self._prefix}_{name}"
         return self.made(
@@ -325,6 +329,20 @@ class Cluster:
             lambda: self._session.createDataFrame(rows, schema=f"i {stored}, place BIGINT")
         )
         return self.view(name, made if placed else made.select("i"))
+
+    def save(self, relation: str, path: Path) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        schema = pa.schema([("u", pa.string()), ("i", pa.string())])
+        frame = self.frame(
+            f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation}"
+        )
+        rows = _quietly(frame.toLocalIterator)
+        with pq.ParquetWriter(path, schema) as writer:
+            while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
+                columns = [pa.array(column) for column in zip(*batch, strict=True)]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
 
     def close(self) -> None:
         while self._views:
@@ -347,32 +365,6 @@ def _forgotten(frame: Any) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
-    """The pairs of a Spark table, computed once and kept on its cluster until that is closed."""
-    given, frame = reading.given(source), cast(Any, source)
-    _require_readable(given)
-    cluster = Cluster(frame.sparkSession)
-    with ExitStack() as stack:
-        stack.callback(cluster.close)
-        view = cluster.view(
-            "log", frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
-        )
-        log = events_of(rows(given, frame, view), given)
-        keys, amount = ", ".join(keys_of(reading)), summed(reading.measures)
-        events = f"(SELECT *, {log.apart} AS lack FROM ({log.sql}))"
-        pairs = f"SELECT DISTINCT {keys} FROM {events} WHERE lack = 0"
-        if amount is not None:
-            pairs = (
-                f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY"
-                f" {keys}"
-            )
-        held = cluster.made("pairs", pairs, computed=True)
-        found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
-        made = staged_of(found, log, given.asked, pairs=held)
-        stack.pop_all()
-    return cluster, made
-
-
 def _require_readable(given: Given) -> None:
     given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
     if given.said.time_format is not None:
@@ -392,36 +384,6 @@ def _require_readable(given: Given) -> None:
         )
 
 
-def require_columns(given: Given) -> None:
-    """Check the options, the columns of a Spark table and their types, without reading a row."""
-    _require_readable(given)
-    events_of(rows(given, cast(Any, given.source), "unread"), given)
-
-
-def save(source: object, reading: Reading, path: Path) -> Kinds:
-    """Write the pairs of a Spark table to a Parquet file on this machine, one batch at a time.
-
-    The file has columns u and i as text, and there may be no pairs.
-
-    Returns:
-        The types of the labels.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    cluster, found = staged(source, reading)
-    schema = pa.schema([("u", pa.string()), ("i", pa.string())])
-    with closing(cluster), pq.ParquetWriter(path, schema) as writer:
-        frame = cluster.frame(
-            f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}"
-        )
-        rows = _quietly(frame.toLocalIterator)
-        while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
-            users, items = zip(*batch, strict=True)
-            writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
-    return found.typed
-
-
 WHAT = "this Spark table"
 _TYPES = {
     "int": "INTEGER",
@@ -436,8 +398,16 @@ _LONGEST = 20
 _HALF = 2**40
 
 
-def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
-    """The columns c0, c1, ... of a frame known in SQL as `relation`, each with one type."""
+def rows(engine: object, given: Given) -> Rows:
+    """The columns of a frame, c0, c1, ... of a view on its cluster, each with one type."""
+    if not isinstance(engine, Cluster):
+        raise EventLogError(
+            f"{WHAT} is counted on its cluster, and is no list or log to check here: pass what its"
+            " toArrow() returns"
+        )
+    _require_readable(given)
+    frame: DataFrame = cast(Any, given.source)
+    relation = engine.view("log", frame.toDF(*(f"c{at}" for at in range(len(frame.columns)))))
     columns, kinds, nothing, missing = (
         list[str](),
         dict[str, Kind](),
@@ -477,8 +447,3 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
 
 
 _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}
-
-
-def events_of(log: Rows, given: Given) -> Rows:
-    """The events as `rows` gives them for the embedded engine, in Spark's SQL."""
-    return shaped(written_alike(judged(log, given, SPARK), given, SPARK), given, SPARK)

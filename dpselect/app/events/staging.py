@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, final
 
 from dpselect.app.events.contributions import ReadReport, summed
-from dpselect.app.events.dialect import EMBEDDED
-from dpselect.app.events.engine import Engine, opened
+from dpselect.app.events.dialect import EMBEDDED, Tables
+from dpselect.app.events.engine import EmbeddedTables, Engine, opened
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import ProgressCallback, Reading
-from dpselect.app.events.rows import OUTSIDE, PeriodEvents, rows, shaped
+from dpselect.app.events.rows import OUTSIDE, PeriodEvents, read_events, rows, shaped
 from dpselect.app.events.sources.base import (
     LABELS,
     SHORT,
@@ -31,6 +31,7 @@ from dpselect.app.events.sources.base import (
     refusal,
     refused,
 )
+from dpselect.app.events.spark import Cluster
 from dpselect.errors import EventLogError
 
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
@@ -64,7 +65,8 @@ class Staged(NotPickled):
         kinds: types of its labels.
         report: figures of the events to count; pairs are not counted yet.
         without: number of these events that lack each role.
-        pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a
+        outside: number of events that the time range or the conditions leave out.
+        pairs: SQL of every distinct (u, i), or (u, g, i), that is to be counted; with a
             column summed up, s, the sum. Without an item, every distinct (u), or (u, v), and m, the
             number of its events.
         buckets: number of parts, by user, into which it is cut if that saves memory.
@@ -77,11 +79,12 @@ class Staged(NotPickled):
     kinds: Kinds
     report: ReadReport
     without: Mapping[str, int]
-    pairs: str = "pairs"
-    buckets: int = 1
-    progress: ProgressCallback | None = None
-    how: str = ""
-    nothing: frozenset[str] = frozenset()
+    outside: int
+    pairs: str
+    buckets: int
+    progress: ProgressCallback | None
+    how: str
+    nothing: frozenset[str]
 
     @property
     def typed(self) -> Kinds:
@@ -95,18 +98,19 @@ class Staged(NotPickled):
 
 
 def prepared(
-    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None
-) -> Staged:
+    engine: Engine | Cluster, source: object, reading: Reading, progress: ProgressCallback | None
+) -> tuple[Tables, Staged]:
     """The log, grouped in one pass, and the types of its labels.
 
-    The engine holds the groups in memory and spills groups beyond `memory_limit` to files in this
-    reading's own folder.
+    The embedded engine holds the groups in memory and spills groups beyond `memory_limit` to files
+    in this reading's own folder. A cluster computes them once and keeps them.
     """
-    given, labels, amount = reading.given(source), keys_of(reading), summed(reading.measures)
-    log = shaped(rows(engine, given), given)
+    given, amount = reading.given(source), summed(reading.measures)
+    labels = [SHORT[role] for role in reading.asked.roles if is_label(role)]
+    log = read_events(engine, given)
     if progress is not None:
         progress(0, 2)
-    make = engine.run if log.once else engine.group
+    tables: Tables = EmbeddedTables(engine, log.what) if isinstance(engine, Engine) else engine
     # How many events each group has (m), and what keeps them from being counted (apart). Events
     # outside a window have no labels, so that they are a handful of groups; without one, what an
     # event lacks is among its labels: fewer columns to group by.
@@ -116,29 +120,42 @@ def prepared(
             ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels),
             "ALL",
         )
-    total = "" if amount is None else f", {amount.total(EMBEDDED)} AS s"
-    sql = (
-        f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY {by}"
+    total = "" if amount is None else f", {amount.total(tables.dialect)} AS s"
+    grouped = tables.grouped(
+        f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY"
+        f" {by}",
+        once=log.once,
     )
-    make(f"CREATE TABLE grouped AS {sql}", what=log.what)
-    found = engine.run(
-        "SELECT apart, CAST(sum(m) AS BIGINT) FROM grouped GROUP BY apart", what=log.what
-    )
-    if engine.tells and (bad := {refused(apart) for apart, _ in found if apart < 0}):
+    found = tables.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {grouped} GROUP BY apart")
+    if (
+        isinstance(engine, Engine)
+        and engine.tells
+        and (bad := {refused(apart) for apart, _ in found if apart < 0})
+    ):
         role = min(bad, key=list(SHORT).index)
         given.asked.refuse_malformed(
             {role}, log.what, "" if log.once or source == "-" else _examples(engine, given, role)
         )
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
-    staged = staged_of(found, log, given.asked, buckets=buckets, progress=progress)
-    refuse_two_spellings(engine, log, given.asked)
-    added = [] if amount is None else ["s"]
-    engine.run(
-        f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0",
-        what=log.what,
+    columns = ", ".join(labels if amount is None else [*labels, "s"])
+    report, without = _report(found, log, given.asked)
+    outside = sum(count for _, count in found) - report.rows
+    staged = Staged(
+        log.what,
+        log.kinds,
+        report,
+        without,
+        outside,
+        f"(SELECT {columns} FROM {grouped} WHERE apart = 0)",
+        buckets,
+        progress,
+        log.how,
+        log.nothing,
     )
-    return staged
+    if isinstance(engine, Engine):  # a cluster has read no files
+        refuse_two_spellings(engine, log, given.asked)
+    return tables, staged
 
 
 def _examples(engine: Engine, given: Given, role: str) -> str:
@@ -149,7 +166,7 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
     )
     plain = replace(given, said=said, asked=asked, where=())
     read = rows(engine, plain)
-    log = shaped(read, plain, raw=role)
+    log = shaped(read, plain, EMBEDDED, role)
     numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
     shown = (
         f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER"
@@ -178,11 +195,6 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
         f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the"
         f" header{remedy}"
     )
-
-
-def keys_of(reading: Reading) -> list[str]:
-    """The columns whose distinct values are counted."""
-    return [SHORT[role] for role in reading.asked.roles if is_label(role)]
 
 
 _POINT_ZERO = "'-?[0-9]+[.]0+'"
@@ -223,10 +235,10 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
             )
 
 
-def staged_of(
-    found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_engine: Any
-) -> Staged:
-    """A staged log, from the numbers of events that are `apart` for each reason.
+def _report(
+    found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked
+) -> tuple[ReadReport, dict[str, int]]:
+    """Figures of the events, and those that lack a role, from how many are `apart` for a reason.
 
     A log is refused for missing or malformed values, also outside the time range, because a refusal
     may not depend on it.
@@ -237,18 +249,14 @@ def staged_of(
     without = {
         role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()
     }
-    lacking = {f"rows_without_{role}": without.get(role, 0) for role in LABELS}
-    left_out = sum(count for apart, count in inside if apart)
     report = ReadReport(
         rows=sum(count for _, count in inside),
-        rows_left_out=left_out,
+        rows_left_out=sum(count for apart, count in inside if apart),
         pairs=0,
         pairs_left_out=0,
-        **lacking,
+        **{f"rows_without_{role}": without.get(role, 0) for role in LABELS},
     )
-    return Staged(
-        log.what, log.kinds, report, without, how=log.how, nothing=log.nothing, **in_engine
-    )
+    return report, without
 
 
 # -- parts of a log by time ------------------------------------------------------------------------
@@ -267,7 +275,7 @@ def split(
     """
     given = reading.given(source)
     with opened(reading.memory_limit) as engine:
-        log = shaped(rows(engine, given), given)
+        log = read_events(engine, given)
         window = given.window
         assert window is not None, "a log is cut by time"
         assert all(

@@ -75,7 +75,7 @@ def finished(
     scale = mechanism.scales()[0]
     raw = Still().rounded(np.array([*first.values()]) * scale, None, scale, public_grid(scale))
     scores = observed(dict.fromkeys(first, 1.0), weighs, calls)
-    return mechanism.finished(scores, list(range(len(first))), raw, STILL), calls
+    return mechanism._finished(scores, list(range(len(first))), raw, STILL), calls
 
 
 def drawn_race(rng: np.random.Generator, groups: tuple[int, ...]) -> dps.RacingTopK:
@@ -254,7 +254,7 @@ def test_items_without_users_take_no_part() -> None:
     """A candidate with a score of 0 is not drawn for, however low the floor."""
     mechanism = race(floors=(-8.0, -8.0))
     scores = dps.Scores([5, 0, 3], sensitivity=ONE, labels=list("abc"), domain="observed")
-    assert sorted(mechanism.masked(scores, sampler(np.random.default_rng(1)))[0]) == [0, 2]
+    assert sorted(mechanism._masked(scores, sampler(np.random.default_rng(1)))[0]) == [0, 2]
 
 
 def test_nobody_there_is_a_release_like_any_other() -> None:

@@ -554,7 +554,7 @@ def test_catalogs_are_written_as_the_log_is(tmp_path: Path) -> None:
     }
     counts: Any = events.read(tmp_path / "log.csv", **COLUMNS, **said)
     with events.hold(tmp_path / "log.csv", **COLUMNS, **said) as held:
-        assert held.scores(["Zoo", "cafÉ "])._table.names == ["zoo", "café"]
+        assert held.scores(["Zoo", "cafÉ "]).names == ["zoo", "café"]
     assert counts.scores(["Zoo", "cafÉ "]).labels == ("zoo", "café")
     assert counts.scores(["Zoo", "cafÉ "]).values.tolist() == [0, 2]
     with pytest.raises(EventLogError, match="more than once"):

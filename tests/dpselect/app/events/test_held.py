@@ -16,7 +16,7 @@ from chance import fit
 from spread import spread
 
 import dpselect as dps
-from dpselect.app.events.held import HeldCounts, HeldScores, Table
+from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.pairs import hold
 from dpselect.sampling import ExactSampler
 
@@ -46,11 +46,6 @@ def both(request: pytest.FixtureRequest) -> Iterator[tuple[dps.events.EventCount
         yield dps.events.read(log(request.param), **ASKED), held
 
 
-def table(scores: HeldScores) -> Table:
-    """What the engine answers."""
-    return scores._table
-
-
 @pytest.mark.parametrize("clip", [None, 1.0, 1.4])
 def test_the_engine_tells_the_top_and_how_many_have_each_count(
     both: Any, clip: float | None
@@ -60,20 +55,19 @@ def test_the_engine_tells_the_top_and_how_many_have_each_count(
     become items without a change of law.
     """
     counts, held = both
-    dense, engine = counts.scores(clip=clip), table(held.scores(clip=clip))
+    dense, engine = counts.scores(clip=clip), held.scores(clip=clip)
     positions, values = dense.ranked(700)
-    labels, highest = engine.highest(700)
+    labels, highest = engine._highest(700)
     assert labels == [counts.labels[at] for at in positions]
     assert highest.tolist() == values.tolist()
     assert highest.dtype == values.dtype
-    distinct, sizes = engine.histogram()
+    distinct, sizes = engine._histogram()
     expected = np.unique(dense.values, return_counts=True)
     assert (distinct.tolist(), sizes.tolist()) == (expected[0].tolist(), expected[1].tolist())
     assert held.report == counts.report
-    assert engine.scores_of(labels[:5] + labels[-5:]).tolist() == [*highest[:5], *highest[-5:]]
     for group in (0, 1, len(distinct) - 1):
         pairs = [(group, member) for member in range(sizes[group])]
-        named = engine.labels(pairs, distinct, ExactSampler(np.random.default_rng(1)))
+        named = engine._labels(pairs, distinct, ExactSampler(np.random.default_rng(1)))
         assert sorted(named) == sorted(
             counts.labels[at] for at in np.flatnonzero(dense.values == distinct[group])
         )
@@ -97,14 +91,14 @@ def test_untouched_candidates_are_drawn_uniformly(catalog: Any) -> None:
     touched = [1, -2 if 2 not in catalog else 2]
     foreign = [99, 6 if 0 in catalog else 0]  # within a range, but not of its step
     with hold(pa.table({"u": [1, 2, 3, 4], "i": [*touched, *foreign]}), user="u", item="i") as held:
-        engine, source = table(held.scores(catalog)), ExactSampler(np.random.default_rng(2))
-        values, sizes = engine.histogram()
+        engine, source = held.scores(catalog), ExactSampler(np.random.default_rng(2))
+        values, sizes = engine._histogram()
         assert dict(zip(values.tolist(), sizes.tolist(), strict=True)) == {
             0: len(catalog) - 2,
             1: 2,
         }
         for _ in range(300):
-            seen[tuple(engine.labels([(0, 0), (0, 1)], values, source))] += 1
+            seen[tuple(engine._labels([(0, 0), (0, 1)], values, source))] += 1
     orders = list(itertools.permutations([label for label in catalog if label not in touched], 2))
     assert set(seen) <= set(orders)
     assert fit([seen[order] for order in orders], [1 / len(orders)] * len(orders)) > 1e-8
@@ -123,6 +117,22 @@ RELEASES = [
             k=2, scale=1.0, delta=0.3, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)
         ),
         None,
+    ),
+    *(
+        (
+            dps.DiscoverThenSelect(
+                discovery=find,
+                selection=dps.OneshotTopK(k=1, noise="gumbel", scale=2.0),
+                candidates=2,
+            ),
+            None,
+        )
+        for find in (
+            dps.SparseHistogram(
+                k=3, scale=1.0, delta=0.3, sensitivity=dps.Sensitivity.of_counts(items_per_user=1)
+            ),
+            dps.LimitedDomain(k=3, kbar=3, epsilon=1.0, delta=0.2),
+        )
     ),
     (dps.OneshotTopK(k=2, noise="gumbel", scale=2.0), WORDS),
     (dps.PeelingTopK(k=2, noise="laplace", scale=2.0), WORDS),
@@ -261,22 +271,23 @@ def test_sums_stay_in_the_engine_too() -> None:
     counts = dps.events.read(paying, **asked)
     with hold(paying, **asked) as held:
         for catalog in (None, [3, 1, 10**6]):
-            dense, engine = counts.scores(catalog), table(held.scores(catalog))
+            dense, engine = counts.scores(catalog), held.scores(catalog)
             distinct, sizes = np.unique(dense.values[dense.values > 0], return_counts=True)
-            found = [part[engine.histogram()[0] > 0].tolist() for part in engine.histogram()]
+            found = [part[engine._histogram()[0] > 0].tolist() for part in engine._histogram()]
             assert found == [distinct.tolist(), sizes.tolist()]
-            assert engine.highest(1)[1].tolist() == [dense.values.max()]
+            assert engine._highest(1)[1].tolist() == [dense.values.max()]
             assert held.scores(catalog).sensitivity == dense.sensitivity
-        values, _ = engine.histogram()
+        values, _ = engine._histogram()
         source = ExactSampler(np.random.default_rng(1))
-        named = engine.labels([(place, 0) for place in range(len(values))], values, source)
-        assert engine.scores_of(named).tolist() == values.tolist()
+        named = engine._labels([(place, 0) for place in range(len(values))], values, source)
+        of = dict(zip(*engine._highest(5000), strict=True))
+        assert [of.get(name, 0) for name in named] == values.tolist()
         # 3 to 5 lie beyond
-        engine.tally.tables.run(
-            f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5"
+        engine.counts.tables.run(
+            f"UPDATE {engine.counts.relation} SET w0 = 9007199254740990 + i WHERE i <= 5"
         )
-        cut = table(held.scores())
-        assert cut.highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
+        cut = held.scores()
+        assert cut._highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
 
 
 @pytest.mark.parametrize(

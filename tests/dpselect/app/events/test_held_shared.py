@@ -107,9 +107,9 @@ def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCoun
     def run(sql: str) -> Any:
         asked.append(threading.current_thread().name)
         meanwhile.now()
-        return held.tally.tables.run(sql)
+        return held.tables.run(sql)
 
-    scores = replace(held, tally=replace(held.tally, tables=Asked(held.tally.tables, run))).scores()
+    scores = replace(held, tables=Asked(held.tables, run)).scores()
     meanwhile = Meanwhile(lambda: SPARSE.select(scores))
     SPARSE.select(scores)
     meanwhile.end()
@@ -146,9 +146,9 @@ def test_a_release_that_fails_closes_the_counts(
     def fail(_: str) -> Any:
         raise failure
 
-    broken = replace(held.tally, tables=Asked(held.tally.tables, fail))
+    broken = replace(held, tables=Asked(held.tables, fail))
     with pytest.raises(failure):
-        FIND.select(replace(held, tally=broken).scores())
+        FIND.select(broken.scores())
     with pytest.raises(dps.errors.EventLogError, match="failed half-way"):
         FIND.select(held.scores())
 

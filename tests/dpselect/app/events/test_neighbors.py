@@ -158,7 +158,7 @@ def _counts(counts: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
 def _held(source: Any, look: dict[str, Any]) -> dict[Any, float]:
     """The same, first number, of counts that stay in the engine."""
     with events.hold(source, **{"user": "u", "item": "i", **look}) as held:
-        labels, numbers = held.scores()._table.highest(10_000)
+        labels, numbers = held.scores()._highest(10_000)
     return {
         str(label): number for label, number in zip(labels, numbers.tolist(), strict=True) if number
     }

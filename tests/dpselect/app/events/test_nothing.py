@@ -25,9 +25,9 @@ from spread import spread
 
 import dpselect as dps
 from dpselect import events
+from dpselect.app.events.pairs import require_columns
 from dpselect.app.events.reading import Reading
 from dpselect.errors import EventLogError
-from dpselect.events import require_columns
 
 NAMES = ["u", "i", "g", "v", "t", "s"]
 INSIDE, OUTSIDE = "2024-06-01", "2024-05-01"
@@ -340,7 +340,7 @@ def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
         for names in (["7", "zoo"], [7, "x"]):
             assert events.read(frame, user="u", item="i", within=names).counts.tolist()[0] == 2
             with events.hold(frame, user="u", item="i") as held:
-                assert held.scores(names)._table.highest(1)[1].tolist() == [2]
+                assert held.scores(names)._highest(1)[1].tolist() == [2]
         with events.hold(frame, user="u", item="i") as held:
             drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(
                 held.scores(range(5, 9))

@@ -83,12 +83,9 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
             for scores in (alone.scores(["é", "zoo"], clip=1.0), alone.scores(clip=1.0)):
                 names = None if scores.domain == "observed" else ["é", "zoo"]
                 again = clipped.scores(names, clip=1.0)
-                assert again._table.highest(9)[0] == scores._table.highest(9)[0]
-                assert (again._table.highest(9)[1] == scores._table.highest(9)[1]).all()
-        assert (
-            bounded.scores()._table.highest(9)[1].sum()
-            < clipped.scores()._table.highest(9)[1].sum()
-        )
+                assert again._highest(9)[0] == scores._highest(9)[0]
+                assert (again._highest(9)[1] == scores._highest(9)[1]).all()
+        assert bounded.scores()._highest(9)[1].sum() < clipped.scores()._highest(9)[1].sum()
         bounded.close()
         left = clipped.scores()
     with pytest.raises(EventLogError, match="closed"):

@@ -68,10 +68,13 @@ def test_both_rounds_read_the_same_items_of_a_user(look: dict[str, Any]) -> None
 
 
 def _users(counts: Any, names: list[str]) -> list[int]:
-    if isinstance(counts, events.EventCounts):
-        found = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
-        return [found.get(name, 0) for name in names]  # nobody may keep an item
-    return [int(number) for number in counts.scores()._table.scores_of(names)]
+    seen = (
+        (counts.labels, counts.counts.tolist())
+        if isinstance(counts, events.EventCounts)
+        else counts.scores()._highest(10_000)
+    )
+    found = dict(zip(*seen, strict=True))
+    return [int(found.get(name, 0)) for name in names]  # nobody may keep an item
 
 
 def test_what_has_no_second_round_is_refused() -> None:
@@ -111,13 +114,10 @@ def test_every_item_that_a_user_keeps_occurs(held: bool) -> None:
     with events.pairs(log, user="who", item="what") as pairs, pairs.hold(**look) as counts:
         scores: Any = counts.scores(clip=clip) if held else pairs.read(**look).scores(clip=clip)
         names = list(range(1500))
-        seen = (
-            scores._table.scores_of(names)
-            if held
-            else dict(zip(scores.labels, scores.values, strict=True))
-        )
+        found = scores._highest(len(names)) if held else (scores.labels, scores.values)
+        seen = dict(zip(*found, strict=True))
         mine = set(kept("many", names, most, "s")) | {0}
-        assert {name for name in names if (seen[name] if held or name in seen else 0) > 0} == mine
+        assert {name for name in names if seen.get(name, 0) > 0} == mine
         weights = pairs.second_round(counts)(names, 1.0)
         assert set(np.flatnonzero(weights).tolist()) == mine
         assert min(seen[name] for name in mine) * UNIT == 1

@@ -10,6 +10,7 @@ import shutil
 import signal
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,9 @@ from dpselect.app.cli import app
 from dpselect.app.events.contributions import Amount
 from dpselect.app.events.pairs import hold
 from dpselect.app.events.reading import Reading
-from dpselect.app.events.rows import shaped
+from dpselect.app.events.rows import read_events, shaped
 from dpselect.app.events.sources.base import SHORT, Asked, Given, Rows
-from dpselect.app.events.spark import Cluster, events_of, found
-from dpselect.app.events.spark import rows as spark_rows
+from dpselect.app.events.spark import Cluster, found
 from dpselect.app.events.time_window import Window
 from dpselect.errors import EventLogError
 from dpselect.events import read
@@ -167,6 +167,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
     "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
     "all": {"max_items_per_user": None, "salt": None},
+    "parts": {**CITY, "buckets": 3, "max_items_per_user": 2},
     "text": {"clip": (1.0, 1.37), "clip_norm": "l1"},
     "cells": {"group": "city", "cells": True, "clip": 1.0},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
@@ -247,11 +248,10 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
         amount=amount,
         window=span,
     )
-    frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
     found = f"SELECT i, {SHORT[role]}, apart FROM ({{}}) ORDER BY i"
-    log = events_of(spark_rows(given, frame, "texts"), given)
-    there = Cluster(session).run(found.format(log.sql))
-    session.catalog.dropTempView("texts")
+    with closing(Cluster(session)) as cluster:
+        log = read_events(cluster, given)
+        there = cluster.run(found.format(log.sql))
     connection = duckdb.connect()
     connection.register("texts", arrow)
     log = Rows(
@@ -304,23 +304,23 @@ def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any
     ]
     with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
         for catalog, clip in asked:
-            one, two = (held.scores(catalog, clip=clip)._table for held in (here, there))
-            assert [list(part) for part in one.highest(50)] == [
-                list(part) for part in two.highest(50)
+            one, two = (held.scores(catalog, clip=clip) for held in (here, there))
+            assert [list(part) for part in one._highest(50)] == [
+                list(part) for part in two._highest(50)
             ]
-            assert [part.tolist() for part in one.histogram()] == [
-                part.tolist() for part in two.histogram()
+            assert [part.tolist() for part in one._histogram()] == [
+                part.tolist() for part in two._histogram()
             ]
-            values, sizes = two.histogram()
+            values, sizes = two._histogram()
             group = int(np.argmax(sizes * (values > 0)))
             source = ExactSampler(np.random.default_rng(1))
             named = [
-                sorted(table.labels([(group, at) for at in range(sizes[group])], values, source))
-                for table in (one, two)
+                sorted(each._labels([(group, at) for at in range(sizes[group])], values, source))
+                for each in (one, two)
             ]
             assert named[0] == named[1]
             if values[0] == 0:
-                assert len(set(two.labels([(0, 0), (0, 1)], values, source))) == 2
+                assert len(set(two._labels([(0, 0), (0, 1)], values, source))) == 2
 
 
 def test_releases_from_a_cluster(session: Any) -> None:
@@ -367,7 +367,7 @@ def test_nothing_stays_on_the_cluster(session: Any) -> None:
         assert session.catalog.listTables()
         assert computed().size() == before + 1
     with dps.events.pairs(frame, user="a", item="b") as kept:
-        assert kept.hold().scores()._table.highest(1)[0] == [2]
+        assert kept.hold().scores()._highest(1)[0] == [2]
         assert kept.read(clip=1.0).labels == (2,)
         assert computed().size() == before + 2
     dps.events.read(frame, user="a", item="b")
