@@ -361,7 +361,10 @@ def _without_replacement(
         for name in ("source_dataset_size", "sample_size")
     )
     if size > users:
-        raise InvalidCurve(f"sample_size={size} must be at most source_dataset_size={users}")
+        raise InvalidCurve(
+            f"a SampledWithoutReplacementDpEvent of {size} out of {users} users: its sample cannot"
+            " have more users than there are"
+        )
     curve = from_dp_event(event.event, relation) if size else zero()
     return curve if size in (0, users) else _amplified(curve, next_up(size / users))
 

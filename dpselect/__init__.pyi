@@ -6,7 +6,6 @@ from . import pate as pate
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
-from .app.planning import plan as plan
 from .app.release.answer import Answer as Answer
 from .app.release.topk import topk as topk
 from .errors import DpSelectError as DpSelectError
@@ -35,6 +34,7 @@ from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TopStable as TopStable
 from .mechanisms import WithValues as WithValues
+from .plan.door import plan as plan
 from .plan.profile import Profile as Profile
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook

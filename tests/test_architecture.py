@@ -87,7 +87,7 @@ DOORS = {
     "dpselect.continual": "dps.continual.run and its like",
     "dpselect.events": "dps.events.read and its like",
     "dpselect.pate": "dps.pate.label",
-    "dpselect.plan": "dps.plan(...)",
+    "dpselect.plan.door": "dps.plan(...)",
     "dpselect.plan.profile": "Profile.of_log and Profile.of_csv read public files",
 }
 

@@ -17,7 +17,7 @@ import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError, located
 from accounting.registry import kind_of
-from dpselect.app.release.outlook import Described, Outlook, of_release, of_series, of_shares
+from dpselect.app.release.preview import Described, Preview, of_release, of_series, of_shares
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.app.spec.base import asked_by
@@ -287,7 +287,7 @@ def _question(spec: PlanSpec, profile: Profile, budget: acc.Budget, kind: Any) -
     return found
 
 
-def outlook(spec: PlanSpec, planned: Plan) -> Outlook | None:
+def preview(spec: PlanSpec, planned: Plan) -> Preview | None:
     """The forecast of each group under a plan, and under other questions.
 
     Args:

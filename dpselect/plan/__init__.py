@@ -15,7 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 class _Callable(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from dpselect.app.planning import plan
+        from dpselect.plan.door import plan
 
         return plan(*arguments, **options)
 

@@ -256,6 +256,7 @@ _ELSEWHERE = {
     "Budget.is_about_attacks",
     "Budget.limit",
     "Budget.measure",
+    "Budget.sections",
 }
 
 

@@ -12,14 +12,14 @@ from accounting.address import masked
 from accounting.sections import Section
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
-from dpselect.app.planning import answered, enough, outlook
+from dpselect.app.planning import answered, enough, preview
 from dpselect.app.spec import PlanSpec
 from dpselect.errors import InvalidRequest
 from dpselect.plan.plan import Plan, share
 from dpselect.plan.topk_plan import TopKPlan
 
 if TYPE_CHECKING:
-    from dpselect.app.release.outlook import Outlook
+    from dpselect.app.release.preview import Preview
     from dpselect.app.spec.toml_file import Config
 
 _Write = Annotated[
@@ -35,7 +35,7 @@ def _plan(
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
         found = answered(spec)
-        seen = None if spec.way == "pate" else outlook(spec, found)
+        seen = None if spec.way == "pate" else preview(spec, found)
         if json:
             _show(found.as_data() | _as_data(seen))
         else:
@@ -48,7 +48,7 @@ def _plan(
             spec = enough(spec).model_copy(update={"recall": None})
     with out.counted("planning"):
         planned = answered(spec)
-        seen = outlook(spec, planned)
+        seen = preview(spec, planned)
     assert isinstance(planned, TopKPlan)
     if write is not None:
         _file(spec, planned, config).write(write, over=config)
@@ -71,7 +71,7 @@ def _plan(
 plan = command(PlanSpec, _plan)
 
 
-def _sections(planned: Plan, seen: Outlook | None) -> Iterator[Section]:
+def _sections(planned: Plan, seen: Preview | None) -> Iterator[Section]:
     """The plan, and after its first section what will be seen, and what of other questions."""
     first, *others = planned.sections()
     yield first
@@ -80,8 +80,8 @@ def _sections(planned: Plan, seen: Outlook | None) -> Iterator[Section]:
     yield from others
 
 
-def _as_data(seen: Outlook | None) -> dict[str, Any]:
-    return {} if seen is None else {"outlook": seen.as_data(None)}
+def _as_data(seen: Preview | None) -> dict[str, Any]:
+    return {} if seen is None else {"preview": seen.as_data(None)}
 
 
 def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:

@@ -23,7 +23,7 @@ from dpselect.app.continual.horizon import open as open_horizon
 from dpselect.app.continual.state import State
 from dpselect.app.events.time_window import count_ended, periods
 from dpselect.app.release.answer import DryRun, group_head, warn_unrecorded
-from dpselect.app.release.outlook import described
+from dpselect.app.release.preview import described
 from dpselect.app.release.question import named
 from dpselect.app.release.run import session_of
 from dpselect.app.release.series import (

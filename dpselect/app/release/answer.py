@@ -44,7 +44,7 @@ from dpselect.app.release.explained import (
     like_missing,
     noise_bar,
 )
-from dpselect.app.release.outlook import Outlook
+from dpselect.app.release.preview import Preview
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
 from dpselect.csv_text import csv_records
@@ -246,7 +246,7 @@ class Answer(Tabled, Sectioned):
         charge: the recorded charge; None without a ledger.
         left: the charge, the remaining budget and the number of such releases that still fit, in
             words.
-        outlook: the forecast from what the question declares about the data; None if it does not.
+        preview: the forecast from what the question declares about the data; None if it does not.
         draw: a random name that tells the draw from another one under the same charge, even if both
             have the same result; None without a ledger.
         kept: the JSON of the whole answer that an earlier call kept; None if it was drawn now.
@@ -260,7 +260,7 @@ class Answer(Tabled, Sectioned):
     left: str | None = None
     draw: str | None = None
     kept: str | None = None
-    outlook: Outlook | None = None
+    preview: Preview | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "question", self.question.kept)
@@ -289,7 +289,7 @@ class Answer(Tabled, Sectioned):
             PaidCharge(**held["ledger"]),
             draw=held["draw"],
             kept=content,
-            outlook=Outlook.from_data(held.get("expected")),
+            preview=Preview.from_data(held.get("expected")),
         )
 
     @property
@@ -450,7 +450,7 @@ class Answer(Tabled, Sectioned):
     @property
     def about_right(self) -> str | None:
         """The forecast of how many of the items are right, in words; None without one."""
-        return None if self.outlook is None else self.outlook.about_right(len(self.selection))
+        return None if self.preview is None else self.preview.about_right(len(self.selection))
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -514,7 +514,7 @@ class Answer(Tabled, Sectioned):
             "intervals": None if around is None else asdict(around),
             "explained_by_noise": self.explained_by_noise,
             "may_be_noise": list(self.may_be_noise),
-            "expected": None if self.outlook is None else self.outlook.as_data(self.about_right),
+            "expected": None if self.preview is None else self.preview.as_data(self.about_right),
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": (
                 None
@@ -634,7 +634,7 @@ class DryRun(Sectioned):
         is_kept: True if a file or a state keeps the answer of a release that is killed after its
             charge.
         horizon: key and state of a series that shares one budget.
-        outlook: the forecast from what is declared about the data; None if nothing is.
+        preview: the forecast from what is declared about the data; None if nothing is.
     """
 
     item: Chargeable
@@ -645,7 +645,7 @@ class DryRun(Sectioned):
     in_all: str | None = None
     is_kept: bool = True
     horizon: Mapping[str, str] | None = None
-    outlook: Outlook | None = None
+    preview: Preview | None = None
 
     @property
     def guarantee(self) -> Promise:
@@ -677,7 +677,7 @@ class DryRun(Sectioned):
                 if self.horizon is None
                 else ["the series has key {key} and state {state}".format(**self.horizon)]
             ),
-            *([] if self.outlook is None else self.outlook.lines()),
+            *([] if self.preview is None else self.preview.lines()),
             *filter(None, [self.in_all]),
             *(f"afterwards, {words}" for words in self.left),
             *self._warnings,
@@ -697,7 +697,7 @@ class DryRun(Sectioned):
             "mechanism": plain_data(self.mechanism),
             "left": list(self.left),
             **({} if self.horizon is None else {"horizon": dict(self.horizon)}),
-            **({} if self.outlook is None else {"expected": self.outlook.as_data(None)}),
+            **({} if self.preview is None else {"expected": self.preview.as_data(None)}),
             "notes": [*filter(None, [self.paid, self.in_all]), _NO_ROW, *self._warnings],
         }
 

@@ -34,7 +34,7 @@ from dpselect.app.release.answer import (
     promise,
     report_charge_on_error,
 )
-from dpselect.app.release.outlook import Outlook, of_release
+from dpselect.app.release.preview import Preview, of_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import LedgerFields, PayerFields
 from dpselect.cells import cell
@@ -425,7 +425,7 @@ def run(
     place: AnswerFile | None = None,
     *,
     choice: Choice | None = None,
-    outlook: Outlook | None = None,
+    preview: Preview | None = None,
 ) -> Answer:
     """Choose by public facts, read the log, charge, draw and record.
 
@@ -434,14 +434,14 @@ def run(
             have been cut out of it.
         place: file of the answer; None keeps it nowhere.
         choice: the mechanism and reading, if already known.
-        outlook: the forecast to keep with the answer, if already known.
+        preview: the forecast to keep with the answer, if already known.
     """
     payer = payer_of(question)
     choice = chosen(question, payer.session) if choice is None else choice
-    outlook = of_release(question, choice) if outlook is None else outlook
+    preview = of_release(question, choice) if preview is None else preview
 
     def answered(drawn: Answer, charged: Charged | None) -> Answer:
-        drawn = replace(drawn, outlook=outlook)
+        drawn = replace(drawn, preview=preview)
         if charged is None:
             return drawn
         # Were two draws that came out alike one claim, a refused one would tell that it had come
@@ -482,7 +482,7 @@ def run_once(
         found = payer.dry_run(
             mechanism, mechanism, question.budget, look, kept=place.output is not None
         )
-        return replace(found, outlook=of_release(question, choice, compared=True))
+        return replace(found, preview=of_release(question, choice, compared=True))
 
     return once(
         question,

@@ -49,7 +49,7 @@ from dpselect.app.release.explained import (
     like_missing,
     noise_bar,
 )
-from dpselect.app.release.outlook import Described, Outlook, of_release, of_series
+from dpselect.app.release.preview import Described, Preview, of_release, of_series
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
 from dpselect.app.spec.continual_spec import KeptFields
@@ -269,7 +269,7 @@ class HorizonAnswer(_OfPeriods):
         names: names of the periods; None for their numbers.
         group: name of the column of groups.
         question: the question, as plain data.
-        outlook: the forecast from what the question declares about the data; None if it does not.
+        preview: the forecast from what the question declares about the data; None if it does not.
         files: in a file, the hashes of the table beside it, and before that of the one in whose
             place it was written.
     """
@@ -284,7 +284,7 @@ class HorizonAnswer(_OfPeriods):
     group: str = "group"
     question: dict[str, Any] | None = None
     files: tuple[str, ...] = ()
-    outlook: Outlook | None = None
+    preview: Preview | None = None
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
@@ -360,7 +360,7 @@ class HorizonAnswer(_OfPeriods):
     @property
     def about_right(self) -> str | None:
         """The forecast of how many of the items are right, in words; None without one."""
-        return None if self.outlook is None else self.outlook.about_right(len(self.rows))
+        return None if self.preview is None else self.preview.about_right(len(self.rows))
 
     def _explained(self, one: Period) -> bool:
         return explained_by_noise(
@@ -414,7 +414,7 @@ class HorizonAnswer(_OfPeriods):
             "mechanism": plain_data(mechanism),
             "intervals": self._intervals,
             **(
-                {} if self.outlook is None else {"expected": self.outlook.as_data(self.about_right)}
+                {} if self.preview is None else {"expected": self.preview.as_data(self.about_right)}
             ),
             "released": [
                 {
@@ -814,7 +814,7 @@ class ByPeriod:
     def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         try:
-            answer = run(question, part, place=place, choice=self._choice, outlook=self._outlook)
+            answer = run(question, part, place=place, choice=self._choice, preview=self._preview)
         except BaseException as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -849,14 +849,14 @@ class ByPeriod:
             )
             left += [f"{name}: {words}" for words in found.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
-        outlook = of_release(self._question, self._choice, compared=True)
+        preview = of_release(self._question, self._choice, compared=True)
         return DryRun(
             mechanism,
             mechanism,
             self._question.budget,
             tuple(left),
             in_all=in_all,
-            outlook=outlook,
+            preview=preview,
         )
 
     def _in_all(self) -> InAll:
@@ -868,7 +868,7 @@ class ByPeriod:
         return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
 
     @cached_property
-    def _outlook(self) -> Outlook | None:
+    def _preview(self) -> Preview | None:
         """The forecast of each period, from what is declared about the data of one."""
         return of_release(self._question, self._choice)
 
@@ -956,7 +956,7 @@ def over_horizon(
         found = dry_close(
             session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
         )
-        return replace(found, outlook=of_series(budget, mechanism, data, fitted))
+        return replace(found, preview=of_series(budget, mechanism, data, fitted))
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
@@ -979,7 +979,7 @@ def over_horizon(
         "names": tuple(name for name, *_ in named),
         "group": group_head(reading.group),
         "question": question,
-        "outlook": of_series(budget, mechanism, data),
+        "preview": of_series(budget, mechanism, data),
     }
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 

@@ -448,6 +448,9 @@ class LabelKeywords(SharedLedger, total=False):
     """Number of labels, if the file holds classes."""
     stacked: Flag
     """Read a matrix with a row for each teacher and round, not a row of counts for each round."""
+    header: Flag | None
+    """Read the first line of a .csv as names of labels, or as votes. Default: names, unless it
+    holds integers alone. State it where names are numbers, as pandas writes them."""
     missing: Missing
     """Treatment of empty ballots and empty rounds."""
     split: Split

@@ -501,7 +501,8 @@ class ForecastFields(Spec):
     @model_validator(mode="after")
     def _describes_groups(self) -> Self:
         if self.group_users is not None and not (
-            self.group_users
+            isinstance(self.group_users, Mapping)
+            and self.group_users
             and all(isinstance(size, int) and size >= 1 for size in self.group_users.values())
         ):
             raise Contradiction("group_users", "names groups and their numbers of users, >= 1")

@@ -21,7 +21,7 @@ from dpselect.sampling.contest import (
     MARGIN,
     Contenders,
     Entries,
-    Indices,
+    Integers,
     LazyUniform,
     RankingProblem,
     Words,
@@ -150,7 +150,7 @@ def test_one_wide_interval_reaches_beyond_its_neighbors() -> None:
         def bounds(
             noise: Noise,
             height: Floats,
-            level: Indices,
+            level: Integers,
             words: Words,
             unknown: dict[int, int] = unknown,
         ) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.wording import printable
-from dpselect import events
+from dpselect.app import events
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.answer import Answer
 from dpselect.errors import EventLogError, Note

@@ -119,6 +119,7 @@ UNASKED = {
         "output",
     ),
     *("partial_last", "go_on"),
+    *("shape", "users", "items", "items_per_user", "group_users"),
 }
 
 
@@ -179,6 +180,8 @@ def test_what_is_unasked_changes_nothing() -> None:
         "every": "day",
         "partial_last": True,
         "go_on": True,
+        **{"shape": "uniform", "users": 9, "items": 3, "items_per_user": 2.0},
+        "group_users": {"Rome": 9},
     }
     assert set(others) - {"every"} == UNASKED
     assert asked(**others) == asked(every="day")

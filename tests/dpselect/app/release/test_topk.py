@@ -126,7 +126,11 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         ({"color": "red"}, dps.errors.InvalidRequest, "color= is not known"),
         ({"within": ["a"]}, dps.errors.InvalidRequest, "within= is not known"),
         ({"clip_norm": "l1"}, dps.errors.InvalidRequest, "clip_norm= is not known"),
-        ({"clip": (1.0, 2.0), "max_items_per_user": 5}, dps.errors.InvalidRequest, "one clip="),
+        (
+            {"clip": (1.0, 2.0), "max_items_per_user": 5},
+            dps.errors.InvalidRequest,
+            "clip= must be one",
+        ),
         ({"ledger": "sqlite:///x.db"}, dps.errors.InvalidRequest, "dataset="),
         ({"period": "2024-01"}, dps.errors.InvalidRequest, "ledger="),
         ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),

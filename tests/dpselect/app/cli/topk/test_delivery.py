@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect import events
+from dpselect.app import events
 from dpselect.app.cli import app, main
 from dpselect.app.release.answer import _is_paid, _paid
 from dpselect.app.spec.toml_file import Config, ReleaseTable

@@ -1,6 +1,6 @@
-"""`Outlook`, a forecast of what a question will be shown, from what is declared about the data.
+"""`Preview`, a forecast of what a question will be shown, from what is declared about the data.
 
-No row is read. A question whose data nobody has described has no outlook.
+No row is read. A question whose data nobody has described has no preview.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_NAMED = 5  # groups
 
 @final
 @dataclass(frozen=True)
-class Outlook:
+class Preview:
     """Expected numbers of items that are shown, and of those that are right.
 
     Attributes:
@@ -192,7 +192,7 @@ def of_release(
     *,
     compared: bool = False,
     draws: int = _DRAWS,
-) -> Outlook | None:
+) -> Preview | None:
     """The forecast of a release, or None if the data are not described, or cannot be simulated.
 
     Args:
@@ -249,15 +249,15 @@ def _told(
     shown: Callable[[], dict[str, Shown]],
     others: dict[str, Callable[[], dict[str, Shown]]],
     each: str = "",
-) -> Outlook | None:
-    """The outlook of simulations, without those that cannot be done."""
+) -> Preview | None:
+    """The preview of simulations, without those that cannot be done."""
     otherwise = dict[str, dict[str, Shown]]()
     for what, other in others.items():
         with suppress(AccountingError, InvalidRequest):
             otherwise[what] = other()
     about = f"if the data are like {data.profile.description}"
     with suppress(AccountingError, InvalidRequest):
-        return Outlook(min(k, data.profile.size), shown(), about, each, otherwise)
+        return Preview(min(k, data.profile.size), shown(), about, each, otherwise)
     return None
 
 
@@ -269,7 +269,7 @@ def of_series(
     mechanism: ContinualTopK,
     data: Described | None,
     fitted: Callable[..., ContinualTopK] | None = None,
-) -> Outlook | None:
+) -> Preview | None:
     """The forecast of a series, on average over its periods; None as for `of_release`.
 
     Args:

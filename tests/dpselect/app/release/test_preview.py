@@ -11,7 +11,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.app.release.answer import Answer
-from dpselect.app.release.outlook import Outlook, of_release
+from dpselect.app.release.preview import Preview, of_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
@@ -21,7 +21,7 @@ ASKED: Any = {"user": "u", "item": "i", "k": 5, "epsilon": 1.0, "delta": 1e-6}
 SIZES = {"Poland": 300, "Germany": 3000}
 
 
-def seen(**asked: Any) -> Outlook | None:
+def seen(**asked: Any) -> Preview | None:
     question = Question.of("log.csv", TopKSpec(**{**ASKED, **asked}))
     return of_release(question, choose(question), compared=True)
 
@@ -43,7 +43,7 @@ def test_a_list_and_more_epsilon_show_more() -> None:
     (richer,) = [held for what, held in found.otherwise.items() if what == "with epsilon 4"]
     assert richer["Poland"].right > poland.right
     assert found.lines()[0].startswith("expect about 5 of 5 in Germany")
-    assert Outlook.from_data(json.loads(json.dumps(found.as_data(None)))) == found
+    assert Preview.from_data(json.loads(json.dumps(found.as_data(None)))) == found
 
 
 def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
@@ -65,10 +65,10 @@ def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
 
 def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
     """Of those that are shown, and of none where none is shown."""
-    found = Outlook(20, {"a": Shown(9.0, 10.0), "b": Shown(0.0, 2.0)}, "so")
+    found = Preview(20, {"a": Shown(9.0, 10.0), "b": Shown(0.0, 2.0)}, "so")
     assert found.about_right(8) == "about 6 of the 8 items shown are right, so"
     assert found.about_right(0) is None
-    assert Outlook(20, {"": Shown(0.1, 0.2)}, "so").about_right(3) is None
+    assert Preview(20, {"": Shown(0.1, 0.2)}, "so").about_right(3) is None
 
 
 def test_sizes_of_groups_are_stated_as_group_and_number() -> None:
