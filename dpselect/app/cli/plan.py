@@ -72,7 +72,7 @@ plan = command(PlanSpec, _plan)
 
 
 def _sections(planned: Plan, seen: Preview | None) -> Iterator[Section]:
-    """The plan, and after its first section what will be seen, and what of other questions."""
+    """The plan. After its first section comes the forecast for this question and others."""
     first, *others = planned.sections()
     yield first
     if seen is not None:

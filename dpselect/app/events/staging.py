@@ -238,7 +238,7 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
 def _report(
     found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked
 ) -> tuple[ReadReport, dict[str, int]]:
-    """Figures of the events, and those that lack a role, from how many are `apart` for a reason.
+    """Numbers of events read and left out, from the numbers of those `apart` for each reason.
 
     A log is refused for missing or malformed values, also outside the time range, because a refusal
     may not depend on it.

@@ -383,7 +383,7 @@ class Answer(Tabled, Sectioned):
 
     @property
     def may_be_noise(self) -> tuple[bool, ...]:
-        """True for each item that what was released does not tell from one without users.
+        """True for each item that may have no users, judged by the released numbers alone.
 
         Its lower bound is 0 or, without intervals, noise alone explains its score. It is a function
         of what was released, and False for values that may be negative.

@@ -30,7 +30,7 @@ _MOST_NAMED = 5  # groups
 @final
 @dataclass(frozen=True)
 class Preview:
-    """Expected numbers of items that are shown, and of those that are right.
+    """Expected numbers of shown items and of right ones.
 
     Attributes:
         k: number of items asked for (of each group).
@@ -47,7 +47,7 @@ class Preview:
     otherwise: dict[str, dict[str, Shown]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The forecast in words, and those of other questions."""
+        """The forecast in words, then the forecasts for other questions."""
         said = [f"expect {_in_words(self.groups, self.k)}{self.each}, {self.about}"]
         others = self.otherwise.items()
         return said + [f"{what}: {_in_words(found, self.k)}{self.each}" for what, found in others]
@@ -250,7 +250,7 @@ def _told(
     others: dict[str, Callable[[], dict[str, Shown]]],
     each: str = "",
 ) -> Preview | None:
-    """The preview of simulations, without those that cannot be done."""
+    """The preview of simulations. A question that cannot be simulated is left out."""
     otherwise = dict[str, dict[str, Shown]]()
     for what, other in others.items():
         with suppress(AccountingError, InvalidRequest):

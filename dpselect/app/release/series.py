@@ -869,7 +869,7 @@ class ByPeriod:
 
     @cached_property
     def _preview(self) -> Preview | None:
-        """The forecast of each period, from what is declared about the data of one."""
+        """The forecast of each period, from the declared data of one."""
         return of_release(self._question, self._choice)
 
     @cached_property

@@ -468,7 +468,7 @@ _FORECASTS = "it describes the data for a forecast, and changes neither the char
 
 
 class ForecastFields(Spec):
-    """Options that describe the data roughly and publicly, for a forecast of what will be shown."""
+    """Options that describe the data, roughly and publicly, for a forecast."""
 
     shape: str | None = option(
         "Popularity of items: zipf:EXPONENT or uniform. Default: zipf:1.",

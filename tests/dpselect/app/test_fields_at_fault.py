@@ -113,7 +113,8 @@ def messages(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Text in errors, warnings and notes, with {} for each value."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Raise) or (
-            isinstance(call, ast.Call) and ast.unparse(call.func).endswith(("warn", "Note"))
+            isinstance(call, ast.Call)
+            and getattr(call.func, "attr", getattr(call.func, "id", "")) in ("warn", "Note")
         ):
             parts = list(ast.walk(call))
             inside = {
