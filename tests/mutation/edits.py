@@ -498,7 +498,7 @@ accounting/risk.py
     laws/test_risk.py::test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show
         return orders, @curve.rdp(orders)
         / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
-dpselect/archives.py
+dpselect/app/archives.py
     dpselect/app/labeling/test_votes_files.py::test_other_methods_than_deflate_are_refused
         _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) => _METHODS = range(99)
     dpselect/app/labeling/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
@@ -677,7 +677,7 @@ dpselect/app/continual/state.py
         places = order[ => places = np.arange(len(shown))[
     laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
         np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
-dpselect/csv_text.py
+dpselect/app/csv_text.py
     dpselect/app/release/test_written_text.py::test_a_table_is_read_back_to_the_letter
          or not text.isprintable() =>
 dpselect/app/events/catalog.py

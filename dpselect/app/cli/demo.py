@@ -19,12 +19,12 @@ from accounting.files import new_file
 from accounting.sections import Section
 from accounting.wording import format_number
 from dpselect.app.cli import guard, out
+from dpselect.app.csv_text import csv_records
 from dpselect.app.events.engine import temporary_folder
 from dpselect.app.release.answer_sections import answer_sections
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import run
 from dpselect.app.spec import TopKSpec
-from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest
 from dpselect.selection import Label
 

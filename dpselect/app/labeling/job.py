@@ -25,6 +25,7 @@ from accounting.ledger import Dataset
 from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, printable, rounded_up
+from dpselect.app.csv_text import csv_records
 from dpselect.app.labeling.labeling import (
     Answer,
     Labeling,
@@ -37,7 +38,6 @@ from dpselect.app.release.answer import DryRun
 from dpselect.app.release.run import ChargeTarget, session_of
 from dpselect.app.spec.base import asked_by
 from dpselect.app.spec.label_spec import LabelSpec
-from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote

@@ -28,7 +28,7 @@ import scipy
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_bytes
-from dpselect.archives import content_of, members_of
+from dpselect.app.archives import content_of, members_of
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, BallotTerms

@@ -38,6 +38,7 @@ from accounting.relations import WORDS, Relation
 from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, printable, rounded_up
+from dpselect.app.csv_text import csv_records
 from dpselect.app.release.explained import (
     HARDLY_ANY,
     explained_by_noise,
@@ -47,7 +48,6 @@ from dpselect.app.release.explained import (
 from dpselect.app.release.preview import Preview
 from dpselect.app.release.question import Question
 from dpselect.app.spec import LedgerFields
-from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from xml.parsers import expat
 
-from dpselect.archives import Refuse, members_of, pieces_of
+from dpselect.app.archives import Refuse, members_of, pieces_of
 from dpselect.errors import EventLogError
 
 _MOST_BYTES = 2**30  # of all members, unpacked

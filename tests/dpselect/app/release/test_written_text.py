@@ -27,8 +27,8 @@ import dpselect as dps
 from accounting.wording import printable
 from dpselect import pate
 from dpselect.app.cli.out import plain
+from dpselect.app.csv_text import csv_records
 from dpselect.app.release.answer import TABLES
-from dpselect.csv_text import csv_records
 from dpselect.errors import EventLogError
 
 HOSTILE = [
