@@ -467,9 +467,15 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
         return basic
     conversion = float_up(1, budget.conversion_delta)
     failures = float_up(sum(one.failure for one in rest), FAILURE_UNIT)
-    delta = sum_up(conversion, failures, len(whole) * budget.delta) if budget.delta else 0.0
+    delta = (
+        sum_up(conversion, failures, float_up(len(whole), exact(budget.delta)))
+        if budget.delta
+        else 0.0
+    )
     together = budget.measure.epsilon(sum(one.main for one in rest), budget)
-    return min(basic, (sum_up(together, len(whole) * budget.limit), min(1.0, delta)))
+    return min(
+        basic, (sum_up(together, float_up(len(whole), exact(budget.limit))), min(1.0, delta))
+    )
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

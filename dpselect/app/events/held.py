@@ -122,12 +122,19 @@ class HeldCounts(Measured):
             yield
 
     @contextmanager
-    def release(self) -> Iterator[None]:
-        """Hold the engine for one draw. A failure or an interruption closes the counts."""
-        with self.locked():
-            self.ended.value = _FAILED
-            yield
-            self.ended.value = ""
+    def release(self) -> Iterator[ExitStack]:
+        """Hold the engine for one draw, until the stack is closed.
+
+        A failure or an interruption closes the counts, also after that.
+        """
+        try:
+            with ExitStack() as turn:
+                turn.enter_context(self.locked())
+                yield turn
+        except BaseException:
+            with suppress(ForeignProcess), self.ended.locked():
+                self.ended.value = self.ended.value or _FAILED
+            raise
 
     def list_labels(self, labels: Sequence[Label]) -> str:
         """Store labels in the column i of a relation, and return its name."""
@@ -255,8 +262,7 @@ class HeldScores(MechanismInput):
         The engine is held until it has named the drawn items. A second pass comes after that.
         """
         reads = self._reads(mechanism)
-        with ExitStack() as turn:
-            turn.enter_context(self.counts.release())
+        with self.counts.release() as turn:
             if reads is not None:
                 labels, highest = self._highest(reads)
                 turn.close()

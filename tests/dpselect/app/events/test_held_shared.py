@@ -153,6 +153,23 @@ def test_a_release_that_fails_closes_the_counts(
         FIND.select(held.scores())
 
 
+@pytest.mark.parametrize("mechanism", [SPARSE, FIND], ids=lambda one: one.kind)
+def test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts(
+    held: HeldCounts, mechanism: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is free by then, and what failed may have drawn."""
+
+    def fail(*_: object) -> Any:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(mechanism), "_select", fail)
+        with pytest.raises(RuntimeError):
+            mechanism.select(held.scores())
+    with pytest.raises(dps.errors.EventLogError, match="failed half-way"):
+        mechanism.select(held.scores())
+
+
 def test_a_second_look_may_ask_the_counts_that_it_was_found_in(held: HeldCounts) -> None:
     """It is the caller's code, and runs between turns."""
     twice = dps.DiscoverThenSelect(
