@@ -26,7 +26,7 @@ SMALL = {
         " --group-items 50"
     ),
     "forecast": TINY,
-    "held": "--events 2000 --items 2000 --no-spark",
+    "held": "--items 2000 --engines memory duckdb",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
     "pate": "--draws 1",
     "paths": "",

@@ -156,7 +156,7 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None
             told("ledger", "quota", "--ledger", url, "--dataset", name, *limit)
             ledger.charge(name, VECTOR)
             ((quota, _),) = ledger.quotas(name).standing()
-            assert quota.limit.measure == budget.measure
+            assert quota.limit.measure.name == budget.measure.name
             fit = quota.limit.how_many(VECTOR)
             assert quota.limit.admits(fit * VECTOR.curve)
             ledger.charge(name, VECTOR, count=fit - 1)

@@ -15,7 +15,7 @@ import dpselect as dps
 import dpselect.app.events.counting as counting
 from accounting.errors import ForeignProcess
 from dpselect import events
-from dpselect.app.events import staging
+from dpselect.app.events import rows as sources
 from dpselect.errors import EventLogError
 
 USERS = ["ann", "Ánn", "bob", "", "7", "07", "zoë\n", None]
@@ -140,9 +140,9 @@ def test_an_answer_reads_its_log_once(
 ) -> None:
     """Also where later rounds weigh users' items anew."""
     read: list[object] = []
-    rows = staging.rows
+    rows = sources.rows
     monkeypatch.setattr(
-        staging, "rows", lambda engine, given: read.append(given.source) or rows(engine, given)
+        sources, "rows", lambda engine, given: read.append(given.source) or rows(engine, given)
     )
     log = pa.table({"u": [n % 451 for n in range(9000)], "i": [n % 150 for n in range(9000)]})
     answer = dps.topk(log, user="u", item="i", k=100, epsilon=4.0, delta=1e-6, **asked)

@@ -72,6 +72,7 @@ def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
 
 
 def test_sizes_of_groups_are_stated_as_group_and_number() -> None:
+    """The last sign parts them, and a group without a number is refused."""
     from dpselect.app.spec.shared_fields import group_sizes_of
 
     assert group_sizes_of(["a=b=3", "c=4"]) == {"a=b": 3, "c": 4}
