@@ -12,7 +12,7 @@ import openpyxl
 import pytest
 from event_oracle import counted, refused
 
-from dpselect import archives
+from dpselect.app import archives
 from dpselect.app.events.catalog import read_catalog
 from dpselect.app.events.sources import formats, workbooks
 from dpselect.errors import EventLogError

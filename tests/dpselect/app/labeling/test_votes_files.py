@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import scipy
 
-from dpselect import archives
+from dpselect.app import archives
 from dpselect.app.labeling.votes_file import VotesFile, VotesFileError
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
