@@ -26,7 +26,7 @@ from accounting.curves import (
 )
 from accounting.errors import Unaffordable
 from accounting.measures import Measure
-from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, sum_up
+from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, product_up, sum_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, percent_up, rounded
@@ -468,14 +468,10 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
     conversion = float_up(1, budget.conversion_delta)
     failures = float_up(sum(one.failure for one in rest), FAILURE_UNIT)
     delta = (
-        sum_up(conversion, failures, float_up(len(whole), exact(budget.delta)))
-        if budget.delta
-        else 0.0
+        sum_up(conversion, failures, product_up(len(whole), budget.delta)) if budget.delta else 0.0
     )
     together = budget.measure.epsilon(sum(one.main for one in rest), budget)
-    return min(
-        basic, (sum_up(together, float_up(len(whole), exact(budget.limit))), min(1.0, delta))
-    )
+    return min(basic, (sum_up(together, product_up(len(whole), budget.limit)), min(1.0, delta)))
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

@@ -459,8 +459,8 @@ accounting/registry.py
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
         sum_up(conversion, @failures,
-        float_up(len(whole), exact(@budget.delta))
-        float_up(len(whole), exact(@budget.limit))
+        product_up(len(whole), @budget.delta)
+        product_up(len(whole), @budget.limit)
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
         if odometer is None or whole: => if odometer is None:
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes

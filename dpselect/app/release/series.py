@@ -966,6 +966,8 @@ def over_horizon(
         reading.model_copy(update={"since": _written(start), "until": _written(end)})
         for _, start, end in named
     ]
+    # before the draw: nothing comes between it and the file that keeps its answer
+    preview = of_series(budget, mechanism, data)
     closed = 0
     if Path(opens["state"]).exists():
         horizon = opened()
@@ -979,7 +981,7 @@ def over_horizon(
         "names": tuple(name for name, *_ in named),
         "group": group_head(reading.group),
         "question": question,
-        "preview": of_series(budget, mechanism, data),
+        "preview": preview,
     }
     return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 
