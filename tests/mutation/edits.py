@@ -1319,6 +1319,8 @@ dpselect/ranking/spectral_top_k.py
         return ratio_up(self.sensitivity_bound.l1_of(None), self.epsilon) => return ratio_up(self.sensitivity_bound.linf, self.epsilon)
         return @ratio_up(self.sensitivity_bound.l1_of(None)
 dpselect/app/release/answer.py
+    dpselect/app/release/test_preview.py::test_a_row_that_noise_explains_is_marked
+        bar = @around.half_width +
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         shown=max(1, len(self.selection)) => shown=1
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
@@ -1366,6 +1368,12 @@ dpselect/app/release/question.py
         => return Sensitivity.of_counts('add_remove', reading.max_items_per_user)
     dpselect/app/events/test_second_round.py::test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened
         require_weights([Clip => print([Clip
+dpselect/app/release/preview.py
+    dpselect/app/release/test_preview.py::test_the_share_of_right_items_is_that_of_the_forecast
+        right = round(@shown * sum
+        released < 0.5 => released < 0.0
+    dpselect/app/release/test_preview.py::test_a_list_and_more_epsilon_show_more
+        _FOURFOLD * budget.epsilon => budget.epsilon
 dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_the_time_range_says_which_periods_pay
         for day in read.days())) => for day in read.days()[:1]))

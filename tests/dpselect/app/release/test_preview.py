@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+import accounting as acc
 import dpselect as dps
+from dpselect.app.release import run, series
 from dpselect.app.release.answer import Answer
 from dpselect.app.release.preview import Preview, of_release
 from dpselect.app.release.question import Question, choose
@@ -40,7 +44,8 @@ def test_a_list_and_more_epsilon_show_more() -> None:
     germany, poland = found.groups.values()
     assert germany.right > poland.right
     assert all(one.right <= one.released <= 5 for one in found.groups.values())
-    (richer,) = [held for what, held in found.otherwise.items() if what == "with epsilon 4"]
+    assert [*found.otherwise] == ["with epsilon 4"]
+    richer = found.otherwise["with epsilon 4"]
     assert richer["Poland"].right > poland.right
     assert found.lines()[0].startswith("expect about 5 of 5 in Germany")
     assert Preview.from_data(json.loads(json.dumps(found.as_data(None)))) == found
@@ -66,7 +71,7 @@ def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
 def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
     """Of those that are shown, and of none where none is shown."""
     found = Preview(20, {"a": Shown(9.0, 10.0), "b": Shown(0.0, 2.0)}, "so")
-    assert found.about_right(8) == "about 6 of the 8 items shown are right, so"
+    assert found.about_right(80) == "about 60 of the 80 items shown are right, so"
     assert found.about_right(0) is None
     assert Preview(20, {"": Shown(0.1, 0.2)}, "so").about_right(3) is None
 
@@ -81,10 +86,13 @@ def test_sizes_of_groups_are_stated_as_group_and_number() -> None:
 
 
 def test_a_row_that_noise_explains_is_marked() -> None:
-    """Each row by what was released of it: nobody has the second listed item."""
+    """Each row by what was released of it: a lower bound below one user is marked, and no other."""
     log = pd.DataFrame({"u": range(500), "i": ["zoo"] * 500})
     answer = dps.topk(log, **{**ASKED, "k": 2}, domain=["zoo", "park"], with_counts=True)
-    drawn = answer.selection.model_copy(update={"values": (500.0, 3.0), "labels": ("zoo", "park")})
+    assert answer.interval is not None
+    noise = answer.interval.half_width
+    values, labels = (noise + 1.01, noise + 0.99), ("zoo", "park")
+    drawn = answer.selection.model_copy(update={"values": values, "labels": labels})
     answer = replace(answer, selection=drawn)
     assert answer.may_be_noise == (False, True)
     assert answer.as_data()["may_be_noise"] == [False, True]
@@ -100,3 +108,30 @@ def test_a_released_label_that_looks_missing_is_said(label: str, told: bool) -> 
     assert any(f"'{label}'" in words for words in answer.cautions) is told
     listed = dps.topk(log, **{**ASKED, "k": 1}, domain=[label, "park"])
     assert not any("missing values" in words for words in listed.cautions)
+
+
+@pytest.mark.parametrize("asked", ["topk", "series"])
+def test_a_forecast_that_fails_has_charged_and_drawn_nothing(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes before the charge, so that nothing lies between a draw and its kept answer."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise MemoryError
+
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+    log = pd.DataFrame({"u": range(9), "i": [1] * 9, "t": ["2024-01-01"] * 9})
+    paid: dict[str, Any] = {**ASKED, "ledger": url, "dataset": "log", "users": 9, "key": "a"}
+    for module, name in ((run, "of_release"), (series, "of_series")):
+        monkeypatch.setattr(module, name, fail)
+    days = {"time": "t", "since": "2024-01-01", "until": "2024-01-03", "every": "day"}
+    ask = partial(dps.topk, **paid)
+    if asked == "series":
+        ask = partial(dps.continual.run, **paid, **days, state=tmp_path / "a.state")
+    with pytest.raises(MemoryError):
+        ask(log)
+    with acc.Ledger.open(url) as ledger:
+        assert list(ledger.entries("log")) == []
+    assert not (tmp_path / "a.state").exists()
