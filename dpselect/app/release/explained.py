@@ -34,8 +34,8 @@ def like_missing(labels: Iterable[Label]) -> str | None:
         return None
     named = ", ".join(repr(label) for label in found)
     return (
-        f"{LIKE_MISSING}: {named}. If the log writes missing values so, state missing= with these"
-        " texts in a later release"
+        f"{LIKE_MISSING}: {named}. If the log writes missing values so, declare these texts by the"
+        " option missing in a later release"
     )
 
 
