@@ -14,7 +14,6 @@ from typing import Any, Self, final
 from accounting import AccountingError, Budget
 from accounting.wording import format_number, printable
 from dpselect.app.release.question import Question, choose
-from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.plan.default import Choice
 from dpselect.plan.forecast import Forecaster, Shown
@@ -23,6 +22,7 @@ from dpselect.plan.profile import Groups, Profile
 _DRAWS, _FEWER = 12, 4  # simulated releases of the question, and of each other one
 _FOURFOLD = 4  # the larger budget that a dry run compares
 _EACH = 10  # users' items for one item of an unknown list, the mean over public logs
+_MOST_ITEMS = 100_000  # that are simulated: rarer ones matter little, and a release waits for it
 _TYPICAL = {"a group of half of the users": 0.5, "a tenth": 0.1, "a hundredth": 0.01}
 _MOST_NAMED = 5  # groups
 
@@ -157,7 +157,7 @@ def described(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> De
     if not users or kind not in ("zipf", "uniform") or getattr(spec, "value", None) is not None:
         return None
     each = spec.items_per_user or 1.0
-    items = listed or spec.items or max(1, round(users * each / _EACH))
+    items = min(listed or spec.items or max(1, round(users * each / _EACH)), _MOST_ITEMS)
     power = 0.0 if kind == "uniform" else float(exponent or 1)
     profile = Profile.zipf(power, items, users, items_per_user=each)
     if spec.group is None:
@@ -191,7 +191,6 @@ def of_release(
     data: Described | None = None,
     *,
     compared: bool = False,
-    draws: int = _DRAWS,
 ) -> Preview | None:
     """The forecast of a release, or None if the data are not described, or cannot be simulated.
 
@@ -224,7 +223,7 @@ def of_release(
     return _told(
         question.k,
         data,
-        partial(shown, question, choice, draws),
+        partial(shown, question, choice, _DRAWS),
         {what: partial(chosen, asked) for what, asked in others.items()},
     )
 
@@ -250,13 +249,18 @@ def _told(
     others: dict[str, Callable[[], dict[str, Shown]]],
     each: str = "",
 ) -> Preview | None:
-    """The preview of simulations. A question that cannot be simulated is left out."""
+    """The preview of simulations. A question that cannot be simulated is left out.
+
+    It is None if the data have more items than a release waits for.
+    """
+    if data.profile.size > _MOST_ITEMS:
+        return None
     otherwise = dict[str, dict[str, Shown]]()
     for what, other in others.items():
-        with suppress(AccountingError, InvalidRequest):
+        with suppress(AccountingError):
             otherwise[what] = other()
     about = f"if the data are like {data.profile.description}"
-    with suppress(AccountingError, InvalidRequest):
+    with suppress(AccountingError):
         return Preview(min(k, data.profile.size), shown(), about, each, otherwise)
     return None
 

@@ -237,7 +237,8 @@ class TopKKeywords(
     """Number of users, roughly. With it the dry run and the answer forecast how many of the
     items shown will be right."""
     items: Count | None
-    """Number of items, roughly. Default: those of the catalog, else a tenth of users' items."""
+    """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
+    else a tenth of users' items."""
     items_per_user: Positive | None
     """Mean number of items per user. Default: 1."""
     go_on: Flag
@@ -396,7 +397,8 @@ class ContinualKeywords(
     """Number of users, roughly. With it the dry run and the answer forecast how many of the
     items shown will be right."""
     items: Count | None
-    """Number of items, roughly. Default: those of the catalog, else a tenth of users' items."""
+    """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
+    else a tenth of users' items."""
     items_per_user: Positive | None
     """Mean number of items per user. Default: 1."""
     state: str | PathLike[str] | None

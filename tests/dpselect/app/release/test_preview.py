@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.app.release import run, series
 from dpselect.app.release.answer import Answer
-from dpselect.app.release.preview import Preview, of_release
+from dpselect.app.release.preview import Preview, described, of_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
@@ -34,6 +34,15 @@ def test_nothing_is_said_of_data_that_nobody_described() -> None:
     """Nor of sums, or where k items cannot come out of the described data."""
     assert seen() is None
     assert seen(users=1000, shape="last_year.csv") is None
+
+
+@pytest.mark.parametrize("more", [{}, {"items": 10**9}], ids=["default", "stated"])
+def test_a_forecast_is_of_so_many_items_that_a_release_can_wait_for_it(more: Any) -> None:
+    """And it says of how many; none is refused because of its forecast."""
+    data = described(TopKSpec(**ASKED, users=10**9, **more), None, None)
+    assert data is not None
+    assert data.profile.size == 100_000
+    assert "100,000 items" in data.profile.description
 
 
 def test_a_list_and_more_epsilon_show_more() -> None:
