@@ -482,8 +482,8 @@ class ForecastFields(Spec):
         unasked=_FORECASTS,
     )
     items: Count | None = option(
-        "Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog, else"
-        " a tenth of users' items.",
+        "Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,"
+        " else a tenth of users' items.",
         _FORECAST,
         unasked=_FORECASTS,
     )
