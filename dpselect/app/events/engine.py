@@ -419,8 +419,9 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
     if "CSV Error" in text:
         return (
             f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"
-            " closed, or that a backslash escapes where CSV doubles it, or is of another format"
-            " than stated. It is refused whole: correct it, or say what it is with format="
+            " closed, or that a backslash escapes where CSV doubles it (Spark doubles it too with"
+            " its option escape='\"'), or is of another format than stated. It is refused whole:"
+            " write it anew, or say what it is with format="
         )
     if "JSON" in text:
         return (
