@@ -311,7 +311,8 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
     """A public name that two questions, or logs with other names, do not share.
 
-    The same call therefore finds it again.
+    The same call therefore finds it again. Without a ledger, a stated state stands for the log, so
+    that each night's log may have a name of its own.
 
     Raises:
         InvalidRequest: the log has no name, and a state or a key of the ledger would be named after
@@ -328,6 +329,8 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
                 f"{missing}= is missing: a log that is no file has no name to make it of, so"
                 " state it"
             )
+    if spec.ledger is None and spec.state is not None:
+        parts = (spec.state,)
     logs = [str(named(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(

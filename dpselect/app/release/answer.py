@@ -1096,8 +1096,9 @@ class AnswerFile:
     def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The plain data of the answer in the file, if it answers this question.
 
-        Any other file is in the way, and so is a table beside the record that has changed since it
-        was written.
+        The log may have another name, because the state decides which events are released. Any
+        other file is in the way, and so is a table beside the record that has changed since it was
+        written.
 
         Raises:
             InvalidRequest, OutputRefused: there is no such answer, and no place for one.
@@ -1105,10 +1106,13 @@ class AnswerFile:
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 found: dict[str, Any] = json.loads(_text_of(self.record))
-                same = found["question"] == json.loads(json.dumps(question)) and isinstance(
-                    found["released"], list
-                )
-                if same and self._beside() in (None, *found.get("files", ())):
+                kept, asked = found["question"], json.loads(json.dumps(question))
+                same = {**kept, "source": None} == {**asked, "source": None}
+                if (
+                    same
+                    and isinstance(found["released"], list)
+                    and self._beside() in (None, *found.get("files", ()))
+                ):
                     return found
         self.require()
         return None

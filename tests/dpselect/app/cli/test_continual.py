@@ -480,6 +480,24 @@ def test_a_log_of_another_name_has_a_state_of_its_own(
     assert keys[0] != keys[1]
 
 
+@pytest.mark.parametrize("ledger", [True, False])
+def test_each_nights_log_may_have_a_name_of_its_own(
+    paid: list[str], tmp_path: Path, ledger: bool
+) -> None:
+    """Under a stated state, and a stated key on a ledger, the output is renewed from the next log,
+    and a closed period is answered as before.
+    """
+    out, paid = tmp_path / "top.csv", paid if ledger else paid[-2:]
+    asked = [*paid, *HORIZON, *COLUMNS, *WHEN, "--json", "--output", str(out), "--up-to"]
+    first = told("run", str(tmp_path / "1.csv"), *asked, "2024-07-02")
+    second = told("run", str(tmp_path / "all.csv"), *asked, "2024-07-03")
+    assert first["horizon"]["key"] == second["horizon"]["key"]
+    assert second["released"][:1] == first["released"]
+    assert "2024-07-02" in out.read_text()
+    kept = json.loads((tmp_path / "top.csv.json").read_text())
+    assert (kept["released"], kept["question"]) == (second["released"], second["question"])
+
+
 def test_a_state_is_of_one_ledger_or_of_none(paid: list[str], tmp_path: Path) -> None:
     """What a ledger was charged for is not gone on with without it, and the other way round."""
     log, asked = str(tmp_path / "all.csv"), [*HORIZON, *COLUMNS, *WHEN]
