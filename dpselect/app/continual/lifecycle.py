@@ -311,8 +311,8 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
     """A public name that two questions, or logs with other names, do not share.
 
-    The same call therefore finds it again. Without a ledger, a stated state stands for the log, so
-    that each night's log may have a name of its own.
+    The same call therefore finds it again. Without a ledger, and with a stated state, the name is
+    that of the question alone, so that each night's log may have a name of its own.
 
     Raises:
         InvalidRequest: the log has no name, and a state or a key of the ledger would be named after
@@ -330,7 +330,7 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
                 " state it"
             )
     if spec.ledger is None and spec.state is not None:
-        parts = (spec.state,)
+        parts = ("series",)
     logs = [str(named(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(
