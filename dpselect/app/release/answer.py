@@ -844,7 +844,7 @@ class AnswerFile:
 
     def __post_init__(self) -> None:
         if self.output is not None and not self.output.name:
-            raise OutputRefused(f"output={str(self.output)!r} is not the name of a file: name one")
+            raise OutputRefused(f"output={str(self.output)!r} is not the name of a file. Name one")
 
     @classmethod
     def of(cls, spec: Any, **how: Any) -> Self:
