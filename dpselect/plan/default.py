@@ -237,7 +237,10 @@ class _Rule:
                 self.plain(), self.limit, why=f"users with at most {FEW} items need no clip"
             )
         if request.noise is None and request.min_users is None and request.k <= self._few:
-            why = f"for up to {self._few} items noise on each choice finds most: it clips nobody"
+            why = (
+                f"noise on each choice finds most for up to {self._few} items, because it clips"
+                " nobody"
+            )
             return Choice(self._selection(), self.limit, why=why)
         if request.noise is None and self._whole:
             return Choice(
@@ -344,8 +347,8 @@ class _Rule:
             values=shows,
         )
         why = (
-            "where users may have many items a race finds most: it gives their weight to the items"
-            " whose place is still open"
+            "a race finds most where users may have many items, because it gives their weight to"
+            " the items whose place is still open"
         )
         return replace(vector, mechanism=race, why=why)
 

@@ -655,7 +655,7 @@ class DryRun(Sectioned):
     def lines(self) -> list[str]:
         """The dry run in words."""
         priced = [
-            f"epsilon {one.epsilon:.6g} at delta {format_number(one.delta)}"
+            f"epsilon {format_number(one.epsilon)} at delta {format_number(one.delta)}"
             for one in self.guarantee.points
             if one.epsilon is not None
         ]
