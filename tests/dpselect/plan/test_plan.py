@@ -126,7 +126,7 @@ def test_other_kinds_are_compared_where_they_are_named() -> None:
     assert recalls == sorted(recalls, reverse=True)
     alone = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, mechanism="limited_domain")
     assert found.named("limited_domain") == alone.recommended
-    with pytest.raises(InvalidRequest, match="'magic' is not planned. Choose one of"):
+    with pytest.raises(InvalidRequest, match=r"'magic' is not planned\. Choose one of"):
         found.named("magic")
 
 
