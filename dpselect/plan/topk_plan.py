@@ -246,7 +246,7 @@ class TopKPlan(Plan, Stated):
         listed = (
             f"a public list of {request.candidates:,}"
             if request.candidates
-            else "unknown. Read off the log, so private"
+            else "unknown: read off the log, so private"
         )
         yield "items", listed
         if (groups := self.groups) is not None:
