@@ -255,7 +255,7 @@ class Budget(Frozen, Sectioned):
         if count < 1:
             stated = repr(delta).replace("e-0", "e-")  # in full, for it is copied
             remedy = (
-                "One release fits by its privacy losses: state"
+                "One release fits by its privacy losses. State"
                 f" Budget(epsilon={epsilon!r}, delta={stated}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)

@@ -72,7 +72,7 @@ class HazardNoise(Frozen, Noise, ABC):
         if self.winner_price != "laplace":
             yield f"winner_price={self.winner_price!r} must be 'laplace', the cost of Theorem N7"
         if self.pdf_ball(self.isf_ball(arb(0.5))) < _MEDIAN:
-            yield "pdf_ball must be at least 1/4 at the median: use a noise of smaller scale"
+            yield "pdf_ball must be at least 1/4 at the median. Use a noise of smaller scale"
         small = [arb(2) ** arb(-bits) for bits in _TAILS]
         points = []
         for q in [1 - p for p in reversed(small)] + small[1:]:

@@ -568,7 +568,7 @@ def by_name(name: NoiseName | Noise) -> Noise:
         return name
     if name not in _MEMBERS:
         known = ", ".join(_MEMBERS)
-        raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")
+        raise InvalidNoiseArgument(f"noise: {name!r} names no distribution. Choose one of {known}")
     return _MEMBERS[name]
 
 

@@ -256,7 +256,7 @@ class Scores:
         if self._multiplicities is not None and self.size > _LARGEST_EXPANSION:
             raise InvalidScores(
                 f"these scores imply more than {_LARGEST_EXPANSION:,} candidates, and this"
-                " mechanism expands them: give it fewer"
+                " mechanism expands them. Give it fewer"
             )
 
     def ranked(self, count: int) -> tuple[Integers, Numbers]:
@@ -291,7 +291,7 @@ class Scores:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "Scores hold private data and are not pickled: pass the source they are read from"
+            "Scores hold private data and are not pickled. Pass the source they are read from"
             " instead"
         )
 
@@ -391,7 +391,7 @@ class SecondLook:
             SensitivityMismatch: the scores declare more than `sensitivity`.
         """
         if self.count is None:
-            raise InvalidScores("this second look cannot count: give SecondLook(..., count=)")
+            raise InvalidScores("this second look cannot count. Give SecondLook(..., count=)")
         found, lost = self.count(list(labels))
         sensitivity.require(_of(labels, found).sensitivity)
         if not 0 <= lost < math.inf:
@@ -409,7 +409,7 @@ class SecondLook:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
         """
         if self.weigh is None:
-            raise InvalidScores("this second look cannot weigh: give SecondLook(..., weigh=)")
+            raise InvalidScores("this second look cannot weigh. Give SecondLook(..., weigh=)")
         if len(labels) == 0:
             return np.zeros(0)
         units = np.asarray(self.weigh(list(labels), norm))
@@ -533,7 +533,7 @@ def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
             )
         return array.astype(np.int64, copy=copy)
     if array.dtype not in (np.float16, np.float32, np.float64):
-        raise InvalidScores(f"values have dtype {array.dtype}: pass integers or float64 numbers")
+        raise InvalidScores(f"values have dtype {array.dtype}. Pass integers or float64 numbers")
     # NaN wins every comparison of theirs
     if not (np.isfinite(array.min(initial=0)) and np.isfinite(array.max(initial=0))):
         raise InvalidScores(
@@ -562,7 +562,7 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
     if len(names) != size:
         raise InvalidScores("labels must have one name per score")
     if not all(type(name) in (int, str) for name in names):
-        raise InvalidScores("labels must be int or str: convert other types to text first")
+        raise InvalidScores("labels must be int or str. Convert other types to text first")
     try:
         "".join(name for name in names if isinstance(name, str)).encode()
     except UnicodeEncodeError:
@@ -572,7 +572,7 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
         ) from None
     if len(set(names)) != size:
         raise InvalidScores(
-            "labels must all be different: two candidates share a name; add up their scores first"
+            "labels must all be different: two candidates share a name. Add up their scores first"
         )
     return names
 

@@ -185,8 +185,8 @@ class Selection(Frozen, Sectioned):
         """
         if self.positions is None:
             raise DomainMismatch(
-                "these candidates were read off private data, so that their positions are private:"
-                " use labels"
+                "these candidates were read off private data, so that their positions are private."
+                " Use labels"
             )
         return self.positions
 

@@ -210,7 +210,7 @@ class Sensitivity(Frozen):
         if self._halved and self.l0 is not None and self.l0 % 2:
             raise ValueError(
                 f"l0={self.l0} cannot be odd with uniform=True under relation='replace_one', where"
-                " it is twice the most items of one user, whatever the number of candidates: state"
+                " it is twice the most items of one user, whatever the number of candidates. State"
                 " twice that number, or use Sensitivity.of_counts"
             )
         return self
@@ -297,7 +297,7 @@ class Sensitivity(Frozen):
         if scores.relation != self.relation:
             raise RelationMismatch(
                 f"the scores declare relation={scores.relation!r} and the mechanism"
-                f" relation={self.relation!r}: state the same relation on both"
+                f" relation={self.relation!r}. State the same relation on both"
             )
         compared = {
             "linf": scores.linf > self.linf,

@@ -161,7 +161,7 @@ class Session:
         require_known(behalf, ChargeScope)
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
-                f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with"
+                f"ledger must be an accounting.Ledger, not {type(ledger).__name__}. Open one with"
                 " Ledger.open(url), or use Session.open(url, dataset)"
             )
         self._ledger = ledger
@@ -603,7 +603,7 @@ class Schedule:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Schedule counts the draws of one process and is not pickled: reserve one per process"
+            "a Schedule counts the draws of one process and is not pickled. Reserve one per process"
         )
 
     def __repr__(self) -> str:

@@ -470,7 +470,7 @@ class Parallel(_OfSeveral):
     def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
         if one_relation(curves) == "replace_one":
             raise ValueError(
-                "parts of a log are proved for add_remove only: pass the curves of mechanisms under"
+                "parts of a log are proved for add_remove only. Pass the curves of mechanisms under"
                 " relation='add_remove'"
             )
         return tuple(sorted(set(curves), key=Curve.to_json))

@@ -182,14 +182,14 @@ class Ledger(Sectioned):
         by = origin(actor, self._clock())
         with type(self).open(to, create=False) as other:
             if self._store.is_that_of(other._store):
-                raise InvalidEntry("to= is this ledger itself: name the one that goes on")
+                raise InvalidEntry("to= is this ledger itself. Name the one that goes on")
             with writing(self._store, dataset) as book, writing(other._store, dataset) as copy:
                 last = book.declared.seq
                 same = select_entries(copy.connection, copy.declared, entries.c.seq == last)
                 if book.declared.head != (same[0].hash if same else copy.declared.genesis):
                     raise InvalidEntry(
-                        f"the ledger {masked(to)} does not have every entry of dataset={dataset!r}:"
-                        " export this ledger again and import it into a new one, then retire it"
+                        f"the ledger {masked(to)} does not have every entry of dataset={dataset!r}."
+                        " Export this ledger again and import it into a new one, then retire it"
                     )
                 step = {"action": "retire", "key": "retired", "period": WHOLE}
                 address = without_password(found_from_anywhere(to))

@@ -34,19 +34,19 @@ def members_of(
         found += seen.count(_ENTRY)
         tail = seen[1 - len(_ENTRY) :]
     if found > _MOST_ENTRIES:
-        refuse(f"it has more than {_MOST_ENTRIES:,} members, the most that are read: save it anew")
+        refuse(f"it has more than {_MOST_ENTRIES:,} members, the most that are read. Save it anew")
     archive = zipfile.ZipFile(stream)
     members = archive.infolist()
     if len({member.filename for member in members}) < len(members):
-        refuse("it holds two members of one name: save it anew")
+        refuse("it holds two members of one name. Save it anew")
     if any(member.compress_type not in _METHODS for member in members):
         refuse(
             "it is compressed by another method than deflate, that of zip files, and is not"
-            " unpacked: save it anew"
+            " unpacked. Save it anew"
         )
     if sum(member.file_size for member in members) > most:
         refuse(
-            f"it unpacks to more than {most >> 20} MiB, the most that is read: save what is needed"
+            f"it unpacks to more than {most >> 20} MiB, the most that is read. Save what is needed"
             " of it, or read it in parts"
         )
     return archive, members

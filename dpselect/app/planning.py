@@ -118,7 +118,7 @@ def plan(
             )
         stated = [name for name in ("epsilon", "delta", "rho") if asked.get(name) is not None]
         if stated:
-            raise InvalidRequest(f"budget= says what {stated[0]}= says: leave one of them out")
+            raise InvalidRequest(f"budget= says what {stated[0]}= says. Leave one of them out")
         asked |= {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
     spec = PlanSpec(k=k, releases=releases, **asked)
     if profile is not None:
@@ -141,7 +141,7 @@ def plan(
         )
         if said := spec.given(*of_shape) | file_options(spec):
             raise InvalidRequest(
-                f"profile= says what {next(iter(said))}= says: leave one of them out"
+                f"profile= says what {next(iter(said))}= says. Leave one of them out"
             )
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(
@@ -198,8 +198,8 @@ def _releases(
         and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases
     ):
         payer += (
-            f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}:"
-            " ask for less"
+            f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}."
+            " Ask for less"
         )
     about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
     return plan_releases(budget, request, choices, profile, **about, draws=draws)
@@ -233,7 +233,7 @@ def _of_scores(
     """The request of scores of another kind, and a function from a kind's name to the choice."""
     if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts", "ledger"):
         raise InvalidRequest(
-            f"sensitivity= is of scores of your own: leave {next(iter(stated))}= out"
+            f"sensitivity= is of scores of your own. Leave {next(iter(stated))}= out"
         )
     k = most(profile, spec) if spec.k == "all" else spec.k
     listed = None if spec.unknown_domain else profile.size
@@ -248,7 +248,7 @@ def _of_scores(
     def chosen(kind: Any) -> Choice:
         if kind is not None and not isinstance(kind, str):
             raise InvalidRequest(
-                "mechanism= has its noise already, which a plan chooses: name its kind"
+                "mechanism= has its noise already, which a plan chooses. Name its kind"
             )
         return Choice(default_mechanism(budget, request, kind=kind), sensitivity.l0)
 
@@ -371,7 +371,7 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
 
     if budget.form != "approximate":
         raise InvalidRequest(
-            "a series needs epsilon= and delta=, as continual run does: state both"
+            "a series needs epsilon= and delta=, as continual run does. State both"
         ).at("delta")
     groups, mechanism = groups_of(spec), _fitted(spec, profile, budget)
     return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
@@ -417,19 +417,19 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     if spec.votes is not None:
         if numbers:
             raise InvalidRequest(
-                f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out"
+                f"votes= says what {', '.join(f'{name}=' for name in numbers)} say. Leave them out"
             )
         if not spec.public_votes:
             raise InvalidRequest(
                 "votes= shows figures of the votes in a file, which no ledger is charged for: if"
                 " the teachers were trained on public or made-up records, declare it with"
-                " public_votes=True; plan from public numbers otherwise (teachers=, labels=,"
+                " public_votes=True. Plan from public numbers otherwise (teachers=, labels=,"
                 " votes_per_item=, agreement=)"
             )
         return VotesFile.trial(Path(spec.votes))
     if spec.public_votes:
         raise InvalidRequest(
-            "public_votes= declares what votes= names: name a file, votes=, or leave it out"
+            "public_votes= declares what votes= names. Name a file, votes=, or leave it out"
         )
     needed = [name for name, field in VotesModel.model_fields.items() if field.is_required()]
     if missing := [f"{name}=" for name in needed if name not in numbers]:
@@ -456,7 +456,7 @@ def _require_said_once(spec: PlanSpec, kind: str) -> None:
     if stated := [f"{name}=" for name in held if name in _SAID_BY[kind]]:
         does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
         raise InvalidRequest(
-            f"{does} with {kind}, shape={masked(str(spec.shape))}: leave out one or the other"
+            f"{does} with {kind}, shape={masked(str(spec.shape))}. Leave out one or the other"
         )
 
 
@@ -468,7 +468,7 @@ def profile_of(spec: PlanSpec) -> Profile:
             declared public.
     """
     if spec.shape is None:
-        raise InvalidRequest(f"no shape is stated: give shape=, one of {_KNOWN}")
+        raise InvalidRequest(f"no shape is stated. Give shape=, one of {_KNOWN}")
     if spec.kind_of_shape in ("zipf", "uniform"):
         _require_said_once(spec, "a made-up law")
         if spec.items is None or spec.users is None:
@@ -488,7 +488,7 @@ def profile_of(spec: PlanSpec) -> Profile:
             shape, spec.column, public=spec.public, items_per_user=spec.items_per_user
         )
     if spec.user is None or spec.item is None:
-        raise InvalidRequest(f"shape={masked(shape)} is a log: name its columns, user= and item=")
+        raise InvalidRequest(f"shape={masked(shape)} is a log. Name its columns, user= and item=")
     return Profile.of_log(
         shape, user=spec.user, item=spec.item, public=spec.public, **file_options(spec)
     )
@@ -542,11 +542,11 @@ def enough(
     budgeted = budget is not None or spec.epsilon is not None or spec.rho is not None
     if budgeted and spec.users is not None:
         raise InvalidRequest(
-            "recall= says how large epsilon=, or users=, has to be: leave one of them out"
+            "recall= says how large epsilon=, or users=, has to be. Leave one of them out"
         )
     if budgeted and (profile is not None or spec.kind_of_shape not in ("zipf", "uniform")):
         raise InvalidRequest(
-            "recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for"
+            "recall= finds users for shape=zipf:EXPONENT or shape=uniform. Leave epsilon= out for"
             " any other"
         )
     recall = spec.recall or 0.0
@@ -573,7 +573,7 @@ def enough(
     if (reached := expected(high)) < recall:  # what is refused for so much is refused for any
         finds = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
         raise InvalidRequest(
-            f"recall={recall:g} is out of reach: {finds}; ask for less, or for fewer items"
+            f"recall={recall:g} is out of reach: {finds}. Ask for less, or for fewer items"
         )
     for _ in range(_STEPS):
         middle = float(f"{math.sqrt(low * high):.3g}")

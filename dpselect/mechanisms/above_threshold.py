@@ -101,7 +101,7 @@ class AboveThreshold(Mechanism):
         ):
             raise ValueError(
                 f"c={self.c} of candidates={self.candidates} is too much for the gaussian"
-                " guarantee: use laplace"
+                " guarantee. Use laplace"
             )
         return self
 
@@ -182,7 +182,7 @@ class AboveThreshold(Mechanism):
     def _check_stated(self) -> None:
         if not math.isfinite(self._level):  # refused before a charge, not at the draw
             raise InvalidMechanism(
-                f"scale={self.scale:g} puts the threshold beyond the floats: use less noise"
+                f"scale={self.scale:g} puts the threshold beyond the floats. Use less noise"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -259,7 +259,7 @@ class LargeMargin(Mechanism):
     def _has_a_range(self) -> Self:
         if self.monotone and self.neighbors == "replace_one":
             raise ValueError(
-                "monotone=True cannot hold under relation='replace_one': leave monotone out"
+                "monotone=True cannot hold under relation='replace_one'. Leave monotone out"
             )
         return self
 
@@ -341,7 +341,7 @@ class LargeMargin(Mechanism):
             # refused before a charge, not at the draw
             if not np.isfinite(self._margins(np.array([2.0**53]))).all():
                 raise InvalidMechanism(
-                    f"epsilon={self.epsilon:g} puts the margins beyond the floats: raise it"
+                    f"epsilon={self.epsilon:g} puts the margins beyond the floats. Raise it"
                 )
 
     def _leads(self, descending: Numbers) -> Floats:

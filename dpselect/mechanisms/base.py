@@ -217,7 +217,7 @@ def _require_whole(member: type[BaseModel]) -> None:
     traits = getattr(member, "traits", None)
     if not isinstance(traits, Traits):
         raise TypeError(
-            f"{where} lacks traits: declare what it is in its class, traits: ClassVar[Traits] ="
+            f"{where} lacks traits. Declare what it is in its class, traits: ClassVar[Traits] ="
             " Traits(answers=..., noise=..., ordered=..., most=..., domain=...), from"
             " dpselect.mechanisms.traits"
         )

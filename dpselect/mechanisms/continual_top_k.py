@@ -394,16 +394,16 @@ class ContinualTopK(Mechanism):
     def _goes_together(self) -> Self:
         if (self.count == "window") != (self.window is not None):
             raise ValueError(
-                "window= is the number of periods of count='window': state both, or neither"
+                "window= is the number of periods of count='window'. State both, or neither"
             )
         if self.delta is not None and self.candidates is not None:
             raise ValueError(
-                "delta= is for an unknown domain and candidates= for a public one: leave one of"
+                "delta= is for an unknown domain and candidates= for a public one. Leave one of"
                 " them out"
             )
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(
-                f"k={self.k} items cannot come out of candidates={self.candidates}: ask for fewer"
+                f"k={self.k} items cannot come out of candidates={self.candidates}. Ask for fewer"
             )
         return self
 
@@ -572,7 +572,7 @@ class ContinualTopK(Mechanism):
     def _refused(self, *_: object, **__: object) -> NoReturn:
         raise InvalidRequest(
             "ContinualTopK releases at the end of each period of a horizon, from the events of that"
-            " period and a private state: use dpselect.continual.open, which opens the horizon"
+            " period and a private state. Use dpselect.continual.open, which opens the horizon"
         )
 
     _check_scores = _select = _select_many = _probabilities = _refused

@@ -213,7 +213,7 @@ class Gate(Frozen, ABC):
             return data
         if isinstance(data, Scores):
             raise InvalidScores(
-                "select_many takes a (rounds, candidates) matrix, not Scores: release these with"
+                "select_many takes a (rounds, candidates) matrix, not Scores. Release these with"
                 " select"
             )
         try:

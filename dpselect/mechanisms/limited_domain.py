@@ -80,7 +80,7 @@ class LimitedDomain(Mechanism):
     def _can_fill_k(self) -> Self:
         if self.kbar < self.k:
             raise ValueError(
-                f"kbar={self.kbar} is less than k={self.k}: let at least k items compete"
+                f"kbar={self.kbar} is less than k={self.k}. Let at least k items compete"
             )
         if self.kbar_least is not None and not self.k <= self.kbar_least <= self.kbar:
             raise ValueError(
@@ -88,7 +88,7 @@ class LimitedDomain(Mechanism):
             )
         if not math.isfinite(self.margin):
             raise ValueError(
-                f"epsilon={self.epsilon} puts the threshold beyond the floats: raise it"
+                f"epsilon={self.epsilon} puts the threshold beyond the floats. Raise it"
             )
         return self
 
@@ -104,7 +104,7 @@ class LimitedDomain(Mechanism):
         """Cost of one pick per item, plus one if the threshold ended it early. Theorem S8."""
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
             raise InvalidRequest(
-                f"this selection was not released by {self!r}: pass one that its select returned"
+                f"this selection was not released by {self!r}. Pass one that its select returned"
             )
         return self._price(min(self.k, len(selection) + 1))
 

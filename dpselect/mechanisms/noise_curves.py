@@ -104,7 +104,7 @@ def vector(
     norm = VECTOR_NORMS.get(noise)
     if norm is None:
         raise InvalidMechanism(
-            f"noise={noise!r} cannot show the values it was added to: use {in_words(VectorNoise)}"
+            f"noise={noise!r} cannot show the values it was added to. Use {in_words(VectorNoise)}"
             " noise"
         )
     shift = sensitivity.l2_of(candidates) if norm == "l2" else sensitivity.l1_of(candidates)

@@ -150,7 +150,7 @@ class NoisyTopK(Mechanism, ABC):
         _require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(
-                f"candidates={self.candidates} is less than k={self.k}: ask for fewer items"
+                f"candidates={self.candidates} is less than k={self.k}. Ask for fewer items"
             )
         return self
 
@@ -483,7 +483,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         if self.releases_values:
             raise InvalidRequest(
-                "select_many releases no values: call select for every row, or leave values and"
+                "select_many releases no values. Call select for every row, or leave values and"
                 " value_scale out"
             )
         best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
@@ -496,10 +496,10 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     ) -> dict[Any, float]:
         if self.value_scale is None:
             raise NoClosedForm(
-                "values that show the noise that chose have no exact law: use"
+                "values that show the noise that chose have no exact law. Use"
                 " dpselect.verify.lower_bound"
                 if self.values
-                else "no values are released: ask for probabilities, or configure value_scale"
+                else "no values are released. Ask for probabilities, or configure value_scale"
             )
         require_enumerable(math.comb(scores.size, self.k) * len(between) ** self.k)
         return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges, between)

@@ -70,7 +70,7 @@ class GroupedScores(MechanismInput):
             )
         if type(max_groups_per_user) is not int or max_groups_per_user < 1:
             raise InvalidScores(
-                f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1: bound it in"
+                f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1. Bound it in"
                 " the log first"
             )
         self.max_groups_per_user: int = max_groups_per_user
@@ -250,7 +250,7 @@ def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: i
             "groups must map names to their Scores, and a public list has at least one"
         )
     if not all(type(name) in (int, str) for name in groups):
-        raise InvalidScores("names of groups must be int or str: convert other types to text first")
+        raise InvalidScores("names of groups must be int or str. Convert other types to text first")
     forms = set()
     for one in itertools.chain(nobody, groups.values()):
         if not isinstance(one, Scores):
@@ -261,7 +261,7 @@ def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: i
         forms.add((one.domain, one.kind, one.labels is None))
     if len(forms) > 1:
         raise InvalidScores(
-            "groups differ in domain, kind or in whether they have labels: state the same for all"
+            "groups differ in domain, kind or in whether they have labels. State the same for all"
         )
 
 
@@ -307,13 +307,13 @@ class PerGroup(DelegatingMechanism):
         if not self.mechanism.traits.ranks_counts:
             name = type(self.mechanism).__name__
             raise ValueError(
-                f"mechanism={name} selects no items by their scores: pass a top k or a selection of"
+                f"mechanism={name} selects no items by their scores. Pass a top k or a selection of"
                 " one item"
             )
         if self.shares and (l0 := self.mechanism.sensitivity_bound.l0) is not None and l0 % 2:
             raise ValueError(
                 "uniform=True needs an even l0 under relation='replace_one', where it is twice the"
-                f" most items of one user, and the mechanism's sensitivity states l0={l0}: state"
+                f" most items of one user, and the mechanism's sensitivity states l0={l0}. State"
                 " twice that number there, or leave uniform out"
             )
         if self.discovery is None:

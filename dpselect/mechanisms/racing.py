@@ -168,9 +168,9 @@ class RacingTopK(WeighsAgain):
         self._mu()  # refuses noise that is beyond the floats
         scales = [scale for norm in self.norms for scale in self.scales(norm)]
         if max(scales) > _MOST_SCALE:
-            raise ValueError(f"scale={self.scale} puts the thresholds beyond the floats: lower it")
+            raise ValueError(f"scale={self.scale} puts the thresholds beyond the floats. Lower it")
         if 1 / min(scales) > _MOST_MEAN:
-            raise ValueError(f"scale={self.scale} puts the scores beyond the floats: raise it")
+            raise ValueError(f"scale={self.scale} puts the scores beyond the floats. Raise it")
         return self
 
     def _require_hidden(self, delta: float) -> None:
@@ -352,7 +352,7 @@ class RacingTopK(WeighsAgain):
                 for label in scores.labels or ():
                     parts_of(label)
             except ValueError:
-                words = "cells=True needs cells for labels: write them by dpselect.cells.cell"
+                words = "cells=True needs cells for labels. Write them by dpselect.cells.cell"
                 raise InvalidScores(words) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

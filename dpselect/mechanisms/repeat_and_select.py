@@ -95,7 +95,7 @@ class RepeatAndSelect(Mechanism):
             if self.base.proved_for not in (None, self.stated):
                 raise ValueError(
                     f"relation={self.stated!r} is not what base={type(self.base).__name__} is"
-                    f" proved for: state relation={self.base.proved_for!r}, or pass a curve of one"
+                    f" proved for. State relation={self.base.proved_for!r}, or pass a curve of one"
                     f" run under {self.stated!r}"
                 )
         elif self.stated not in (None, self.base.relation):

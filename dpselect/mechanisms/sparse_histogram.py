@@ -100,7 +100,7 @@ class SparseHistogram(Mechanism, ShowsValues):
                 " number of them. Bound the items per user, generously if they are clipped"
             )
         if not math.isfinite(self.threshold):
-            raise ValueError(f"scale={self.scale} puts the threshold beyond the floats: lower it")
+            raise ValueError(f"scale={self.scale} puts the threshold beyond the floats. Lower it")
         return self
 
     @property

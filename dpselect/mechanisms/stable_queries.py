@@ -571,7 +571,7 @@ class TopStable(Mechanism):
     def _can_fill_k(self) -> Self:
         if self.kbar < self.k:
             raise ValueError(
-                f"kbar={self.kbar} is less than k={self.k}: let at least k items compete"
+                f"kbar={self.kbar} is less than k={self.k}. Let at least k items compete"
             )
         return self
 

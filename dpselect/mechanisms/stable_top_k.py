@@ -272,7 +272,7 @@ class StabilityTest(StabilityGatedSet):
         # refused before a charge, not at the draw
         if not math.isfinite(self.scale * self.rule.threshold):
             raise InvalidMechanism(
-                f"scale={self.scale:g} puts the test's threshold beyond the floats: use less noise"
+                f"scale={self.scale:g} puts the test's threshold beyond the floats. Use less noise"
             )
 
 

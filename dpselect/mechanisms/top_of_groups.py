@@ -62,7 +62,7 @@ class TopOfGroups(DelegatingMechanism):
         if not (self.mechanism.traits.ranks_counts and self.mechanism.ordered):
             name = type(self.mechanism).__name__
             raise ValueError(
-                f"mechanism={name} releases no order of items by their scores: pass a"
+                f"mechanism={name} releases no order of items by their scores. Pass a"
                 " SparseHistogram for example"
             )
         return self

@@ -86,7 +86,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
         if self.clip is not None and self._most is None:
             raise ValueError(
                 f"clip={self.clip:g} needs a mechanism that states how many items it releases at"
-                " most: give it k"
+                " most. Give it k"
             )
         if self.lost_scale is not None and self.most_lost == 0:
             raise ValueError(

@@ -171,7 +171,7 @@ class Ballots(MechanismInput[Mechanism]):
             if np.any((block < -1) | (block >= labels)):
                 raise InvalidBallots(
                     "classes hold a number that is neither -1 (no vote) nor from 0 to"
-                    f" {labels - 1}: see labels"
+                    f" {labels - 1}. See labels"
                 )
             return np.asarray(block[:, :, None] == np.arange(labels))
 
@@ -213,7 +213,7 @@ class Ballots(MechanismInput[Mechanism]):
         """
         if self._votes is None:
             raise InvalidBallots(
-                "counts cannot be cut, because a cut looks at single ballots: make Ballots from"
+                "counts cannot be cut, because a cut looks at single ballots. Make Ballots from"
                 " every teacher's votes"
             )
         return Ballots(
@@ -289,7 +289,7 @@ class Ballots(MechanismInput[Mechanism]):
         """
         if self.rounds > 1:
             raise InvalidRequest(
-                f"select takes one round and these ballots have {self.rounds}: use select_many, or"
+                f"select takes one round and these ballots have {self.rounds}. Use select_many, or"
                 " ballots[i:i + 1] for round i"
             )
         return Scores(self.counts[0], sensitivity=_sensitivity(mechanism), labels=self.names)
@@ -337,7 +337,7 @@ class Ballots(MechanismInput[Mechanism]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "Ballots hold private votes and are not pickled: pass the source they are read from"
+            "Ballots hold private votes and are not pickled. Pass the source they are read from"
             " instead"
         )
 
@@ -530,7 +530,7 @@ def _source(votes: Any) -> Votes | None:
 
 
 _RAGGED = (
-    ", and they differ: a teacher or a label is missing from a round; give the missing teacher"
+    ", and they differ: a teacher or a label is missing from a round. Give the missing teacher"
     " zeros, and pass missing='allow'"
 )
 
@@ -545,7 +545,7 @@ def _stacked(votes: Any, teachers: int) -> Votes:
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
         raise InvalidBallots(
             "stacked votes must be a (rounds * teachers, labels) matrix, and a shape of"
-            f" {matrix.shape} is not a whole number of rounds of teachers={teachers}: give every"
+            f" {matrix.shape} is not a whole number of rounds of teachers={teachers}. Give every"
             " teacher a row in every round"
         )
 
@@ -634,7 +634,7 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
             f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}"
         )
     if rows.dtype.kind not in "iuf":
-        raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
+        raise InvalidBallots(f"counts have dtype {rows.dtype}. Pass integers")
     counts = np.empty(rows.shape, dtype=np.int32)
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):

@@ -67,7 +67,7 @@ def data_dependent(
     """
     if isinstance(ballots, Mechanism) and not isinstance(mechanism, Mechanism):
         raise InvalidArgument(
-            "the mechanism is where the ballots belong: call data_dependent(ballots, mechanism)"
+            "the mechanism is where the ballots belong. Call data_dependent(ballots, mechanism)"
         )
     if not isinstance(mechanism, GNMax | ConfidentGNMax):
         raise InvalidMechanism(

@@ -202,7 +202,7 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     """
     if model.votes_per_item > model.labels:
         raise InvalidRequest(
-            f"votes_per_item={model.votes_per_item:g} is more than labels={model.labels}: give at"
+            f"votes_per_item={model.votes_per_item:g} is more than labels={model.labels}. Give at"
             " most that"
         )
     fitting = int(np.clip(_CELLS // (model.teachers * model.labels), _FEWEST, _MOST))
@@ -450,7 +450,7 @@ def fitted(
     kind = mechanism_class(member) if isinstance(member, str) else member
     if not (isinstance(kind, type) and issubclass(kind, Vote)):
         known = ", ".join(sorted(one.__name__ for one in SHORT))
-        raise InvalidRequest(f"member={str(member)[:40]!r} counts no votes: choose one of {known}")
+        raise InvalidRequest(f"member={str(member)[:40]!r} counts no votes. Choose one of {known}")
     budget, rounds = checked_budget(budget), _checked(rounds)
     knob = knob_of(kind)
     if knob.field in settings:
@@ -749,7 +749,7 @@ def plan_votes(
     planned = candidates.good_rounds() if rounds is None else rounds
     if not (ranked := candidates.ranked(planned)):
         raise acc.errors.CalibrationError(
-            f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or"
+            f"no mechanism on votes fits {planned} rounds into this budget. Plan fewer rounds or"
             " raise it, and give it a delta (Gaussian noise has no pure guarantee)"
         )
     return VotingPlan(trial, model, budget, planned, ranked, trial.constant)

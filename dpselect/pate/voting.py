@@ -289,7 +289,7 @@ class TopVotes(Vote):
     @model_validator(mode="after")
     def _has_so_many_labels(self) -> Self:
         if self.k > self.labels:
-            raise ValueError(f"k={self.k} is more than labels={self.labels}: ask for fewer")
+            raise ValueError(f"k={self.k} is more than labels={self.labels}. Ask for fewer")
         return self
 
     @property
@@ -356,7 +356,7 @@ class StableVoting(Vote):
     def _has_so_many_labels(self) -> Self:
         if self.kbar is not None and self.kbar > self.labels:
             raise ValueError(
-                f"kbar={self.kbar} is more than labels={self.labels}: leave it out for all of them"
+                f"kbar={self.kbar} is more than labels={self.labels}. Leave it out for all of them"
             )
         _ = self.stable  # its own rules, the length of the regularizer among them
         return self

@@ -47,7 +47,7 @@ LARGEST_TABLE = 2_000_000
 """Most cells of a public table, all of which get noise."""
 
 WHOLE_COUNTS = (
-    "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or"
+    "a clip goes with no counts of the same scores, which are sums of shares. Leave out clip= or"
     " with_counts="
 )
 
@@ -237,7 +237,10 @@ class _Rule:
                 self.plain(), self.limit, why=f"users with at most {FEW} items need no clip"
             )
         if request.noise is None and request.min_users is None and request.k <= self._few:
-            why = f"for up to {self._few} items noise on each choice finds most: it clips nobody"
+            why = (
+                f"noise on each choice finds most for up to {self._few} items, because it clips"
+                " nobody"
+            )
             return Choice(self._selection(), self.limit, why=why)
         if request.noise is None and self._whole:
             return Choice(
@@ -292,7 +295,7 @@ class _Rule:
         noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
         if self.request.kbar is not None or self.request.noise not in (None, noise):
             raise InvalidRequest(
-                f"clip= is for one vector of {noise} noise, users clipped to an {norm} norm: leave"
+                f"clip= is for one vector of {noise} noise, users clipped to an {norm} norm. Leave"
                 " out kbar= and noise=, or name a mechanism"
             )
         most = self.limit or (GENEROUS if self.alone else None)
@@ -344,8 +347,8 @@ class _Rule:
             values=shows,
         )
         why = (
-            "where users may have many items a race finds most: it gives their weight to the items"
-            " whose place is still open"
+            "a race finds most where users may have many items, because it gives their weight to"
+            " the items whose place is still open"
         )
         return replace(vector, mechanism=race, why=why)
 
@@ -409,7 +412,7 @@ def unbounded(cells: int = 0) -> NoReturn:
     if cells > LARGEST_TABLE:
         raise InvalidRequest(
             f"public lists of items and groups make up {cells:,} cells, and no table of more than"
-            f" {LARGEST_TABLE:,} is drawn: leave out the list of items, of which those that occur"
+            f" {LARGEST_TABLE:,} is drawn. Leave out the list of items, of which those that occur"
             " are then found, or state max_groups_per_user=, in how many groups one user counts"
         )
     raise InvalidRequest(

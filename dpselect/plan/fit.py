@@ -310,21 +310,21 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
     fields, traits, name = fields_of(member), member.traits, member.__name__
     if traits.answers in WHY_NOT_TOP_K:
         raise InvalidRequest(
-            f"{name} {WHY_NOT_TOP_K[traits.answers]}: use it in the library,"
+            f"{name} {WHY_NOT_TOP_K[traits.answers]}. Use it in the library,"
             " or choose another mechanism"
         )
     if request.k > 1 and traits.answers == "one_item":
         raise InvalidRequest(
-            f"{name} releases one item: ask it for k=1, or choose another mechanism"
+            f"{name} releases one item. Ask it for k=1, or choose another mechanism"
         )
     for option in ("kbar", "noise"):
         if getattr(request, option) is not None and option not in fields:
             raise InvalidRequest(
-                f"{name} has no {option}: leave it out, or choose another mechanism"
+                f"{name} has no {option}. Leave it out, or choose another mechanism"
             )
     if request.min_users is not None and "floor" not in fields:
         raise InvalidRequest(
-            f"{name} may release items of fewer users than min_users={request.min_users}: use"
+            f"{name} may release items of fewer users than min_users={request.min_users}. Use"
             " sparse_histogram"
         )
     choice = "noise" in fields and fields["noise"].is_required()

@@ -81,7 +81,7 @@ class MadeUpUsers:
         mean = float(np.minimum(loads.sizes, profile.touched) @ loads.users)
         number = total / mean if profile.users is None else profile.users
         if number < 1:
-            raise InvalidRequest("the profile has no users: state how many there are")
+            raise InvalidRequest("the profile has no users. State how many there are")
         per_user = 1.0 if groups is None else min(groups.per_user, groups.count)
         made = max(1, min(round(number), int(_MOST_PAIRS / mean / per_user)))
         owners, within = np.arange(made), np.zeros(made, dtype=np.int64)
@@ -337,7 +337,7 @@ class Forecaster:
         ]
         if not found:
             raise InvalidRequest(
-                "the groups have no users: state more users=, or fewer groups="
+                "the groups have no users. State more users=, or fewer groups="
             ).at("groups")
         return Forecast.average([one for _, one in found], [float(count) for count, _ in found])
 
@@ -369,10 +369,10 @@ class Forecaster:
         """
         most = self.profile.size if self.known else self.profile.touched
         if self.profile.touched == 0:
-            raise InvalidRequest("no item of the profile has a user: state more users=").at("users")
+            raise InvalidRequest("no item of the profile has a user. State more users=").at("users")
         if most < k:
             raise InvalidRequest(
-                f"k={k} items cannot come out of a profile with {most:,} items: ask for fewer"
+                f"k={k} items cannot come out of a profile with {most:,} items. Ask for fewer"
             )
 
     def _tried(
@@ -391,7 +391,7 @@ class Forecaster:
         ):
             raise InvalidRequest(
                 f"{self.groups.count:,} groups of {self.profile.size:,} items are too many cells to"
-                " simulate: state the most popular items, or fewer groups"
+                " simulate. State the most popular items, or fewer groups"
             ).at("items")
         mechanism = TopOfGroups(k=k, mechanism=inner) if choice.cells else inner
         run, data = (
@@ -413,7 +413,7 @@ class Forecaster:
         elif self.profile.loads is None:
             raise InvalidRequest(
                 "the profile does not say how many items users have, which decides what bounding"
-                " them takes away: state items_per_user=, 1 if each user has one item"
+                " them takes away. State items_per_user=, 1 if each user has one item"
             ).at("items_per_user")
         else:
             rng = np.random.default_rng([self.seed, 5])

@@ -141,8 +141,8 @@ def plan_horizon(
     cells = profile.size * (1 if groups is None else groups.count)
     if cells * mechanism.periods > _MOST_COUNTS:
         raise InvalidRequest(
-            f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate:"
-            " state the most popular ones"
+            f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate."
+            " State the most popular ones"
         ).at("items")
     rng, found, shown = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
     for users in made.users(None):

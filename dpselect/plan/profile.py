@@ -228,10 +228,10 @@ class Profile:
         for name, value in (("items", items), ("users", users)):
             _require_count(name, value)
         if users > MOST_USERS:
-            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
+            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}. Plan for fewer")
         if items > _MOST_ITEMS:
             raise InvalidRequest(
-                f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the"
+                f"items={items} is more than {_MOST_ITEMS:,}. Plan for fewer; items far down the"
                 " ranking matter little"
             )
         loads = _loads(items_per_user)
@@ -305,7 +305,7 @@ class Profile:
         """
         if not isinstance(path, str | Path):
             raise InvalidRequest(
-                f"path must name a file, not a {type(path).__name__}: write the table to a file, or"
+                f"path must name a file, not a {type(path).__name__}. Write the table to a file, or"
                 " take Profile.zipf(...) for a log that is not public"
             )
         if public is not True:
@@ -505,7 +505,7 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
         amounts = np.array([float(stated[int(size)]) for size in sizes])
         if not amounts.sum() > 0:
             raise InvalidRequest(
-                "items_per_user names no users: give {number of items: how many users have it}"
+                "items_per_user names no users. Give {number of items: how many users have it}"
             )
         return Loads.binned(sizes, amounts)
     rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"

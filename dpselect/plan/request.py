@@ -123,6 +123,6 @@ class TopKRequest(Frozen):
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(
-                f"k={self.k} items cannot come out of a catalog of {self.candidates}: ask for fewer"
+                f"k={self.k} items cannot come out of a catalog of {self.candidates}. Ask for fewer"
             )
         return self

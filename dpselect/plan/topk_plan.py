@@ -145,7 +145,7 @@ class TopKPlan(Plan, Stated):
                 return planned
         known = ", ".join(planned.name for planned in self.ranked)
         raise InvalidRequest(
-            f"{name[:60]!r} is not planned: choose one of {known}, or name it in compare="
+            f"{name[:60]!r} is not planned. Choose one of {known}, or name it in compare="
         )
 
     # -- in words and as data ----------------------------------------------------------------------
@@ -305,7 +305,7 @@ class TopKPlan(Plan, Stated):
         except (ValueError, RecursionError, ValidationError) as error:
             if isinstance(error, InvalidRequest):
                 raise
-            raise InvalidRequest("the text is not JSON: pass what TopKPlan.to_json wrote") from None
+            raise InvalidRequest("the text is not JSON. Pass what TopKPlan.to_json wrote") from None
 
     def __repr_args__(self) -> Any:
         yield "recommended", self.recommended.name

@@ -64,7 +64,7 @@ class Comparisons:
             object.__setattr__(self, name, value)
         if np.any(self._winners == self._losers):
             raise InvalidComparisons(
-                "an item is compared with itself: drop such rows at the source"
+                "an item is compared with itself. Drop such rows at the source"
             )
 
     def restricted(self, items: Iterable[Label]) -> Comparisons:
@@ -137,7 +137,7 @@ class Comparisons:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "Comparisons hold private data and are not pickled: pass the source they are read from"
+            "Comparisons hold private data and are not pickled. Pass the source they are read from"
             " instead"
         )
 
@@ -151,7 +151,7 @@ def _labels(column: Any, name: str) -> list[Label]:
     labels = values.tolist()
     if not all(type(label) in (int, str) for label in labels):
         raise InvalidComparisons(
-            f"{name} must be int or str with none missing: drop or convert such rows at the source"
+            f"{name} must be int or str with none missing. Drop or convert such rows at the source"
         )
     return labels
 
@@ -209,5 +209,5 @@ def _column(table: Any, name: str) -> Any:
     # every library has its own error for a missing column, and its text may quote data
     except Exception:
         raise InvalidComparisons(
-            f"the table has no column {name!r}: name the columns of winners and losers"
+            f"the table has no column {name!r}. Name the columns of winners and losers"
         ) from None

@@ -81,7 +81,7 @@ class SpectralTopK(Mechanism):
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(
-                f"candidates={self.candidates} is less than k={self.k}: ask for fewer items"
+                f"candidates={self.candidates} is less than k={self.k}. Ask for fewer items"
             )
         return self
 
@@ -126,7 +126,7 @@ class SpectralTopK(Mechanism):
             )
         if comparisons.least_per_pair() < self.per_pair * (1 - 1e-12):
             raise InvalidComparisons(
-                f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop"
+                f"a pair has fewer comparisons than per_pair={self.per_pair}. State fewer, or drop"
                 " the pair"
             )
         place = walk(transition(comparisons, self.normalizer), steps_for(self.ergodicity))

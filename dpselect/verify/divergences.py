@@ -166,7 +166,7 @@ def _neighbors(
         seconds.append(moved[inside] @ weights)
     if not firsts:
         raise InvalidRequest(
-            f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}: state a"
+            f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}. State a"
             " smaller linf"
         )
     first, second = np.concatenate(firsts), np.concatenate(seconds)
@@ -360,7 +360,7 @@ def _outcome(released: Any) -> Outcome:
     if all(isinstance(part, int | str) for part in parts):
         return Outcome(parts, ordered=True)
     raise InvalidRequest(
-        f"the function released a {type(released).__name__}: make it int, str or float, or a"
+        f"the function released a {type(released).__name__}. Make it int, str or float, or a"
         " sequence of one kind"
     )
 

@@ -470,7 +470,7 @@ def refine(level: Level, rows: int, step: float) -> Floats:
             return np.minimum(result, 1.0)
     raise QuadratureError(
         f"quadrature: {pending.size} of {rows} score vectors did not settle to {ABSOLUTE:g} within"
-        f" {_LEVELS} halvings of the step; use fewer candidates"
+        f" {_LEVELS} halvings of the step. Use fewer candidates"
     )
 
 

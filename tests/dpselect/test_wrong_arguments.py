@@ -66,17 +66,17 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
             dps.pate.GNMax(labels=2, sigma=9.0, unit="record"), np.array([[9, 1]]), teachers=10
         ),
         acc.errors.InvalidArgument,
-        r"where the ballots belong: call data_dependent\(ballots, mechanism\)",
+        r"where the ballots belong. Call data_dependent\(ballots, mechanism\)",
     ),
     "pate.label": (
         lambda: D.pate.label(np.zeros((3, 4)), output="x.npz", mechanism="gnmax", sigma=1.0),
         dps.errors.InvalidRequest,
-        r"votes must name a .npz or .npy file, not be a ndarray: write an array with numpy.save",
+        r"votes must name a .npz or .npy file, not be a ndarray. Write an array with numpy.save",
     ),
     "Session": (
         lambda: D.Session(3, "x"),
         dps.errors.InvalidRequest,
-        "ledger must be an accounting.Ledger, not int: open one",
+        "ledger must be an accounting.Ledger, not int. Open one",
     ),
     "PrivacyFilter": (
         lambda: A.PrivacyFilter("b"),

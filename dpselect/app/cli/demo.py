@@ -99,7 +99,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(
-            f"--keep={masked(keep)} cannot be made: {error.strerror}; name a folder that can"
+            f"--keep={masked(keep)} cannot be made: {error.strerror}. Name a folder that can"
         ) from None
     yield keep
 

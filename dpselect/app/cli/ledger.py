@@ -134,7 +134,7 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
             ) from None
         if paid["dataset"] != spec.dataset or mechanism.curve != curve:
             raise InvalidRequest(
-                f"answer= was charged to dataset={paid['dataset']!r}: state that one"
+                f"answer= was charged to dataset={paid['dataset']!r}. State that one"
                 if mechanism.curve == curve
                 else "answer= was edited: its curve is not that of its mechanism"
             )
@@ -345,7 +345,7 @@ def _export(spec: ledger_spec.ExportSpec) -> None:
             ledger.export(output, key)
             return
         if sys.stdout is None:
-            raise out.NotShown("standard output is closed: name a file with --output")
+            raise out.NotShown("standard output is closed. Name a file with --output")
         ledger.export(sys.stdout, key)
         out.emit("")
 
@@ -421,7 +421,7 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
         return budget
     if budget.form != "approximate":
         raise InvalidRequest(
-            "mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta="
+            "mostly= chooses how (epsilon, delta) is added up. Give epsilon= and delta="
         )
     return Budget.for_workload(
         epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly)
@@ -437,7 +437,7 @@ def _stated(field: str, argument: str) -> Any:
         try:
             kind = read_json(stated).get("kind")
         except InvalidEntry as error:
-            raise InvalidRequest(f"{error}; pass what its to_json wrote, or @FILE") from None
+            raise InvalidRequest(f"{error}. Pass what its to_json wrote, or @FILE") from None
         if field == "curve" or (field != "mechanism" and kind in CURVES.members()):
             return Curve.from_json(stated)
         return dps.Mechanism.from_json(stated)
@@ -447,7 +447,7 @@ def _mode(stated: str) -> int:
     """File permissions from --mode."""
     if not re.fullmatch("0?[0-7]{3}", stated):
         raise InvalidRequest(
-            f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example"
+            f"mode={stated[:20]!r} states no permissions. Give three octal digits, 640 for example"
         )
     return int(stated, 8)
 
@@ -569,7 +569,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
     if (place := ledger.moved_to(name)) is not None:
         yield f"moved to {place}: nothing more is charged here"
     if len(totals) > _PERIODS:
-        yield f"{len(totals) - _PERIODS} earlier periods: see --json"
+        yield f"{len(totals) - _PERIODS} earlier periods. See --json"
     # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
     # many more fit.
     opening = next(

@@ -202,5 +202,5 @@ def require_target(option: str, path: Path | None, ledger: str | None = None) ->
         if place.parent.resolve() / place.name in {
             file.with_name(file.name + suffix) for suffix in _BESIDE
         }:
-            raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's: name another")
+            raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's. Name another")
     require_new(path, option)

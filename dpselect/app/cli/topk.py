@@ -52,7 +52,7 @@ def _topk(
     place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
     if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
         raise InvalidRequest(
-            "--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out"
+            "--spreadsheet-safe changes the text of a CSV. Name one with --output, or leave it out"
         )
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:

@@ -154,7 +154,7 @@ class History:
         self._mechanism.check(scores)
         if scores.labels is None:
             raise InvalidRequest(
-                "scores have no labels, by which a history knows items: name the candidates"
+                "scores have no labels, by which a history knows items. Name the candidates"
             )
         with self._kept.locked() as kept:
             vectors = self._open(kept)
@@ -219,12 +219,12 @@ class History:
     def _open(self, vectors: _Vectors | None) -> _Vectors:
         if vectors is None:
             raise InvalidRequest(
-                "a draw of this history failed, and it is closed: make another one from what was"
+                "a draw of this history failed, and it is closed. Make another one from what was"
                 " shown"
             )
         if vectors.releases >= self._releases:
             raise InvalidRequest(
-                f"the {self._releases} releases of this history are drawn: make another one from"
+                f"the {self._releases} releases of this history are drawn. Make another one from"
                 " what was shown"
             )
         return vectors
@@ -323,7 +323,7 @@ class _Vectors:
         if missing := self.places.keys() - values.keys():
             raise InvalidRequest(
                 f"shown: a release leaves out {len(missing)} of the items that those before it have"
-                " shown: give all that was shown, in the order of the releases"
+                " shown. Give all that was shown, in the order of the releases"
             )
         self.grow([label for label in values if label not in self.places], [])
         self.add(np.array([values[label] for label in self.places]))

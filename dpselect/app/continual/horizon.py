@@ -46,7 +46,7 @@ from dpselect.session import Session
 NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
 _REASON = "fewer items than requested were discovered"
 _STAYS = Note(
-    "the horizon is charged and stays charged: call again with the same events, which costs nothing"
+    "the horizon is charged and stays charged. Call again with the same events, which costs nothing"
     " more"
 )
 
@@ -245,7 +245,7 @@ class Horizon:
         self.mechanism: ContinualTopK = mechanism
         if not isinstance(mechanism, ContinualTopK):
             raise InvalidRequest(
-                f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use"
+                f"continual takes a ContinualTopK, not {type(mechanism).__name__}. Use"
                 " Session.select for one release"
             )
         self._period: tuple[str, ...] = ()  # whose budget pays, where there are several
@@ -269,7 +269,7 @@ class Horizon:
             )
         elif mechanism.delta is None and listed is None:
             raise InvalidRequest(
-                "a mechanism without delta= releases items of a public domain: state domain=, or a"
+                "a mechanism without delta= releases items of a public domain. State domain=, or a"
                 " delta"
             )
         if receipt is None and self._account is not None:
@@ -328,7 +328,7 @@ class Horizon:
         each = f"dataset={dataset.name!r} has a budget for each {dataset.window}"
         if periods:
             raise InvalidRequest(
-                f"{each}, and the series lies in {periods[0]} to {periods[-1]}: state since= and"
+                f"{each}, and the series lies in {periods[0]} to {periods[-1]}. State since= and"
                 f" until= within one {dataset.window}, and run a series for each"
             )
         raise InvalidRequest(
@@ -469,7 +469,7 @@ class Horizon:
                 if name != written:
                     raise InvalidRequest(
                         f"{what}= of the horizon names {name!r}, which normalize= writes"
-                        f" {written!r}, so that no event of it would count: open a horizon with"
+                        f" {written!r}, so that no event of it would count. Open a horizon with"
                         " lists that are written so, or leave normalize= out"
                     )
 
@@ -500,11 +500,11 @@ class Horizon:
                 ),
                 (
                     listed not in (None, meta.domain),
-                    "it was opened with another domain: leave domain= out",
+                    "it was opened with another domain. Leave domain= out",
                 ),
                 (
                     groups not in (None, meta.groups),
-                    "it was opened with other groups: leave groups= out",
+                    "it was opened with other groups. Leave groups= out",
                 ),
             ):
                 if differs:
@@ -521,7 +521,7 @@ class Horizon:
         """
         if self._dry_run:
             raise InvalidRequest(
-                "the horizon was opened with dry_run=True, which rehearses alone: open it without"
+                "the horizon was opened with dry_run=True, which rehearses alone. Open it without"
             )
         with State.opened(self._path) as state:
             done, meta = state.closed(), state.meta
@@ -538,7 +538,7 @@ class Horizon:
             if self._is_marked(meta, len(done) + 1):
                 raise HorizonError(
                     f"it is an older copy, which knows {len(done)} closed periods, and the ledger"
-                    " more. A period that was released is not drawn again: go on with the latest"
+                    " more. A period that was released is not drawn again. Go on with the latest"
                     " state, and never from a backup"
                 )
             yield state
@@ -562,8 +562,8 @@ class Horizon:
         receipt = self._found(self._key)
         if receipt is not None and receipt.state == "void":
             raise HorizonError(
-                f"the horizon key={self._key!r} was voided, and nothing is drawn from its state:"
-                " start another one"
+                f"the horizon key={self._key!r} was voided, and nothing is drawn from its state."
+                " Start another one"
             )
         return receipt
 
@@ -680,7 +680,7 @@ def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
     else:
         words = f"with {name}={was[name]}, and {name}={asked[name]} is asked for now"
     return HorizonError(
-        f"it was opened {words}: ask as then, or start another horizon with a key= and a state= of"
+        f"it was opened {words}. Ask as then, or start another horizon with a key= and a state= of"
         " its own"
     ).at(name)
 
@@ -694,7 +694,7 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
     done = state.closed()
     if period > len(done) + 1:
         raise InvalidRequest(
-            f"period={period} cannot be closed before period {len(done) + 1}: close them in order"
+            f"period={period} cannot be closed before period {len(done) + 1}. Close them in order"
         )
     if period == len(done) + 1:
         state.require_users(events)
@@ -709,7 +709,7 @@ def _require_same_question(closed: Closed, events: Events) -> None:
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
-            f"period {closed.period} is closed, and {other}= was another then: ask as you did then,"
+            f"period {closed.period} is closed, and {other}= was another then. Ask as you did then,"
             " or leave it. Its answer stays: released() has it, and `dpselect continual show`"
         )
 
@@ -719,19 +719,19 @@ def _listed(
 ) -> tuple[Label, ...] | None:
     """The public items, or cells."""
     if groups is not None and not mechanism.grouped:
-        raise InvalidRequest("groups= is for a mechanism with grouped=True: leave one of them out")
+        raise InvalidRequest("groups= is for a mechanism with grouped=True. Leave one of them out")
     if domain is None:
         return None
     if mechanism.delta is not None:
         raise InvalidRequest(
-            "domain= is public and delta= is for items that are read off the log: leave one of"
+            "domain= is public and delta= is for items that are read off the log. Leave one of"
             " them out"
         )
     listed = tuple(named(domain))
     if mechanism.grouped:
         if groups is None:
             raise InvalidRequest(
-                "domain= lists the items of each group, and the groups must be public too: state"
+                "domain= lists the items of each group, and the groups must be public too. State"
                 " groups="
             )
         listed = tuple(cell(group, item) for group in groups for item in listed)
@@ -751,27 +751,27 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     """
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(
-            f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out"
+            f"{bounded[0]}= is not for a horizon, whose mechanism says what counts. Leave it out"
         )
     # over periods `7` and `7.0` are one user, and within a record they would be two
     if not isinstance(reading.user, str | int):
         raise InvalidRequest(
-            "user= of a series must be one column: write the parts of a user into one column of the"
+            "user= of a series must be one column. Write the parts of a user into one column of the"
             " log, and name that"
         )
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest(
-            "max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave"
+            "max_groups_per_user= is not for a horizon, which bounds a user over all groups. Leave"
             " it out"
         )
     if reading.group is None and grouped:
         raise InvalidRequest(
-            "group= is missing: the horizon was opened for the top k of each group; name the column"
+            "group= is missing: the horizon was opened for the top k of each group. Name the column"
             " of groups"
         )
     if reading.group is not None and not grouped:
         raise InvalidRequest(
-            "group= names a column of groups, and the horizon was opened without: leave it out"
+            "group= names a column of groups, and the horizon was opened without. Leave it out"
         )
     return reading
 
@@ -798,7 +798,7 @@ def _count_pairs(
     read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
     if spark.is_table(events) and reading.group is not None:
         raise InvalidRequest(
-            "a horizon of groups reads no Spark table: write the period's events to Parquet, and"
+            "a horizon of groups reads no Spark table. Write the period's events to Parquet, and"
             " give that"
         )
     with engine_of(events, reading.memory_limit) as engine:

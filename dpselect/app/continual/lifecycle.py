@@ -273,7 +273,7 @@ def _horizon(
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
-            raise HorizonError(f"state={masked(path)} does not exist: start the horizon first")
+            raise HorizonError(f"state={masked(path)} does not exist. Start the horizon first")
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with session_of(spec) as session:

@@ -159,13 +159,13 @@ _THESE: Final = "(SELECT unnest(CAST(? AS INTEGER[])) AS iid)"
 # how the engine's message begins where another process has the file
 _IN_USE = "Could not set lock on file"
 _MADE_MEANWHILE = (
-    "another call made it meanwhile: repeat this one with the same state= and key=, which charges"
+    "another call made it meanwhile. Repeat this one with the same state= and key=, which charges"
     " nothing twice"
 )
 _DAMAGED = "it is damaged, or no state of a horizon"
 _UNREADABLE = "what the horizon keeps cannot be read or written"
 _AGAIN = (
-    "Nothing is wrong with it: call again with the same events, and never restore an earlier copy"
+    "Nothing is wrong with it. Call again with the same events, and never restore an earlier copy"
 )
 # What the system says, whatever class an engine's error has.
 _REFUSED = re.compile(
@@ -187,7 +187,7 @@ def _turn(path: Path) -> Iterator[None]:
         with _TURNS.setdefault(process, threading.RLock()):
             if _OPEN.setdefault(name, process) != process:
                 raise HorizonUnavailable(
-                    "it was in use when this process was forked from the one that used it: open it"
+                    "it was in use when this process was forked from the one that used it. Open it"
                     " there, or in a process of its own"
                 )
             try:
@@ -286,11 +286,11 @@ class State(NotPickled):
             raise
         except (HorizonError, ValueError, IndexError):
             raise HorizonError(
-                "the file is damaged, or not the state of a horizon: name the one that was started"
+                "the file is damaged, or not the state of a horizon. Name the one that was started"
             ) from None
         if schema != _SCHEMA:
             raise HorizonError(
-                f"it has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one"
+                f"it has schema {schema} and this version of dpselect reads {_SCHEMA}. Use the one"
                 " it needs"
             )
         domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
@@ -332,11 +332,11 @@ class State(NotPickled):
                 reason = "" if settle(made, path) else _MADE_MEANWHILE
         except OSError as error:
             why = error.strerror or "input or output error"
-            reason = f"it cannot be written ({why}); nothing is left of it: check its folder"
+            reason = f"it cannot be written ({why}); nothing is left of it. Check its folder"
         except HorizonError:
             reason = (
                 "it cannot be written (its disk or the memory is full, or the size of files is"
-                " limited); nothing is left of it: make room"
+                " limited); nothing is left of it. Make room"
             )
         finally:
             if new_key and not path.exists():
@@ -467,7 +467,7 @@ class State(NotPickled):
                     raise InvalidRequest(
                         f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds"
                         " each user over all of its periods, and read otherwise one person is"
-                        " several users: state it as then, or open another horizon"
+                        " several users. State it as then, or open another horizon"
                     )
 
     def _settle(self) -> None:
@@ -814,10 +814,10 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
         )
     if full:
         raise HorizonUnavailable(
-            f"{failed}: its disk is full, or files and memory are limited: make room. {_AGAIN}"
+            f"{failed}: its disk is full, or files and memory are limited. Make room. {_AGAIN}"
         )
     if no_memory:
         raise HorizonUnavailable(f"{failed}: {NO_MEMORY}. {_AGAIN}")
     if refused:
-        raise HorizonUnavailable(f"{failed} ({refused[0].lower()}): see to that. {_AGAIN}")
+        raise HorizonUnavailable(f"{failed} ({refused[0].lower()}). See to that. {_AGAIN}")
     raise HorizonError(f"{failed}: {_DAMAGED}")

@@ -127,11 +127,11 @@ def listed(catalog: Labels, what: str) -> list[Label]:
     """Labels of a public list as written, each an int or str. A tuple is one label of parts."""
     if isinstance(catalog, str):
         raise EventLogError(
-            f"{what}={catalog!r} is text, not labels: read a file of them with events.read_catalog"
+            f"{what}={catalog!r} is text, not labels. Read a file of them with events.read_catalog"
         )
     given = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
     if not isinstance(given, Iterable):
-        raise EventLogError(f"{what} is one {type(given).__name__}: pass a list of labels")
+        raise EventLogError(f"{what} is one {type(given).__name__}. Pass a list of labels")
     names = list(given)
     if not names:
         raise EventLogError(
@@ -231,7 +231,7 @@ def labels_in(
         if column is not None:
             raise EventLogError(
                 f"column={column!r} needs a file with a header, and {what} is not named .csv or"
-                " .tsv: rename it"
+                " .tsv. Rename it"
             )
         return _lines(checked(file), options, what)
     with opened(tells=True) as engine:  # the list is public
@@ -337,7 +337,7 @@ def _column(
         return names[0], options
     if other := next((mark for mark in (CSV.delimiter, *DELIMITERS) if mark in names[0]), None):
         raise EventLogError(
-            f"{what} has one column, and its first line holds {other!r}: state delimiter={other!r}"
+            f"{what} has one column, and its first line holds {other!r}. State delimiter={other!r}"
             " and the column, or column=1 if every line is a label"
         )
     return "1", options

@@ -195,7 +195,7 @@ def require_weights(measures: Sequence[Measure], limit: int, listed: int | None)
     ):
         raise EventLogError(
             f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items,"
-            " gives each less than 2^-20, which is rounded to 0: bound a user's items to"
+            " gives each less than 2^-20, which is rounded to 0. Bound a user's items to"
             f" {clip.whole} or fewer, or raise clip="
         )
 
@@ -331,7 +331,7 @@ class Measured(NotPickled):
         known = [each.clip for each in self.clips]
         if clip not in known:
             raise EventLogError(
-                f"clip={clip!r} is none of those the log was read with, {known}: read it with"
+                f"clip={clip!r} is none of those the log was read with, {known}. Read it with"
                 f" clip={clip!r}"
             )
         return known.index(clip)

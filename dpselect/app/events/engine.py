@@ -90,7 +90,7 @@ class Engine:
         """Refuse a limit that is not a size."""
         if limit is not None and (not isinstance(limit, str) or not _MEMORY.fullmatch(limit)):
             raise EventLogError(
-                f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or"
+                f"memory_limit={limit!r} is not a size. Give a number and a unit such as '2GiB' or"
                 " '800MB'"
             )
 
@@ -347,12 +347,12 @@ def lack_of_room(error: object) -> str | None:
     text = str(error)
     if os.strerror(errno.EFBIG) in text:
         return (
-            "needs a temporary file larger than this process may write: raise that limit"
+            "needs a temporary file larger than this process may write. Raise that limit"
             " (ulimit -f)"
         )
     if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT)):
         return (
-            "needs more room for temporary files than there is: make room, or point TMPDIR at a"
+            "needs more room for temporary files than there is. Make room, or point TMPDIR at a"
             " larger disk"
         )
     return None
@@ -367,7 +367,7 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
         return f"{what} did not fit in memory: {NO_MEMORY}"
     if isinstance(error, duckdb.OutOfMemoryException):
         return (
-            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=,"
+            f"{what} did not fit in the memory and temporary disk allowed. Raise memory_limit=,"
             " state more buckets=, or point TMPDIR at a larger disk"
         )
     if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and (
@@ -390,47 +390,47 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return (
-            f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read;"
-            " leave its long column out"
+            f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read."
+            " Leave its long column out"
         )
     if "Parallel CSV Reader" in text:
         return (
             f"{what} cannot be read: it has quoted text with line ends, in which other text looks"
-            " like rows, and is too long to be read by one thread; leave that column out, or"
+            " like rows, and is too long to be read by one thread. Leave that column out, or"
             " convert the file to Parquet"
         )
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
             f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
             " than the first line: a footnote or a total below the table, or a delimiter in a"
-            " label that is not quoted. Such a file is refused whole: correct it"
+            " label that is not quoted. Such a file is refused whole. Correct it"
         )
     if "invalid state" in text:
         return (
             f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in"
-            " others), or text follows a quote. Such a malformed file is refused whole: give all"
+            " others), or text follows a quote. Such a malformed file is refused whole. Give all"
             " lines one end, with dos2unix for example"
         )
     if "Could not set lock" in text:
         return (
-            f"{what} is in use by another process, which may write to it: close it there, or read a"
+            f"{what} is in use by another process, which may write to it. Close it there, or read a"
             " copy of the file"
         )
     if "CSV Error" in text:
         return (
             f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"
             " closed, or that a backslash escapes where CSV doubles it (Spark doubles it too with"
-            " its option escape='\"'), or is of another format than stated. It is refused whole:"
-            " write it anew, or say what it is with format="
+            " its option escape='\"'), or is of another format than stated. It is refused whole."
+            " Write it anew, or say what it is with format="
         )
     if "JSON" in text:
         return (
             f"{what} cannot be read: it has a malformed line, or one that is no JSON object, and"
-            " then is refused whole: correct it, or say what it is with format="
+            " then is refused whole. Correct it, or say what it is with format="
         )
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
         return (
-            f"{what} cannot be read: it names something that is not there, or is no query; correct"
+            f"{what} cannot be read: it names something that is not there, or is no query. Correct"
             " table= or query="
         )
     return (
@@ -492,18 +492,18 @@ def checked(source: object) -> Path:
     if (address := _ADDRESS.match(str(source))) is not None:
         # What follows may hold a password.
         raise EventLogError(
-            f"addresses that begin with {address[0]} are not read: save the log to a file, or name"
+            f"addresses that begin with {address[0]} are not read. Save the log to a file, or name"
             " a database"
         )
     path, failure = Path(cast(str, source)), ""
     try:
         if path.is_dir():
             require_whole(path)
-            failure = "is a directory: give a file, or a folder of them alone"
+            failure = "is a directory. Give a file, or a folder of them alone"
         elif not path.exists():
-            failure = "does not exist: check the path"
+            failure = "does not exist. Check the path"
         elif not path.is_file():
-            failure = "is not a regular file: save it to one first"
+            failure = "is not a regular file. Save it to one first"
         else:
             path.open("rb").close()
     except ValueError:
@@ -518,7 +518,7 @@ def checked(source: object) -> Path:
 def not_encoded(encoding: str | None = None) -> str:
     """Message for a file that does not match its encoding."""
     return (
-        f"is not valid {encoding or 'UTF-8'}: state its encoding=, such as cp1252, or convert it to"
+        f"is not valid {encoding or 'UTF-8'}. State its encoding=, such as cp1252, or convert it to"
         " UTF-8"
     )
 
@@ -577,17 +577,17 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     except (gzip.BadGzipFile, EOFError, zlib.error):
         kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(packed or path.suffix.lower(), "gzip")
         failure = (
-            f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or"
+            f"is not a whole {kind} file: it is damaged, cut short, or not {kind}. Fetch or"
             " compress it again"
         )
     except UnicodeError:
-        failure = "is UTF-16: say encoding='utf-16'" if encoding is None else not_encoded(encoding)
+        failure = "is UTF-16. Say encoding='utf-16'" if encoding is None else not_encoded(encoding)
     except OSError as error:
         failure = lack_of_room(error) or (
             "cannot be read: " + error.strerror
             if error.strerror
             else (
-                "is not a whole packed file, or its disk does not answer: fetch or compress it"
+                "is not a whole packed file, or its disk does not answer. Fetch or compress it"
                 " again"
             )
         )

@@ -143,7 +143,7 @@ class FileOptions(Frozen, ABC):
             raise EventLogError(f"quote={self.quote!r} must be one ASCII character, or '' for none")
         if self.quote and self.delimiter is not None and self.quote in self.delimiter:
             raise EventLogError(
-                f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one,"
+                f"quote={self.quote!r} is part of delimiter={self.delimiter!r}. State another one,"
                 " or '' for none"
             )
         if self.decimal not in (".", ","):
@@ -166,13 +166,13 @@ class FileOptions(Frozen, ABC):
                 codec = None
             if codec is None or not codec._is_text_encoding:
                 raise EventLogError(
-                    f"encoding={self.encoding!r} is not known: name one as Python does, such as"
+                    f"encoding={self.encoding!r} is not known. Name one as Python does, such as"
                     " 'cp1252', 'latin-1' or 'utf-16'"
                 )
             if _WITH_MEMORY.fullmatch(codec.name):
                 raise EventLogError(
                     f"encoding={self.encoding!r} is not read: in it one row can decide how the next"
-                    " is read; convert the file to UTF-8"
+                    " is read. Convert the file to UTF-8"
                 )
         for name, texts in (("missing", self.missing), ("null", self.null)):
             if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
@@ -187,7 +187,7 @@ class FileOptions(Frozen, ABC):
             )
         if {"nfc", "nfkc"} <= set(self.normalize):
             raise EventLogError(
-                "normalize= names nfc and nfkc, which contains it: state nfkc alone"
+                "normalize= names nfc and nfkc, which contains it. State nfkc alone"
             )
         return self
 

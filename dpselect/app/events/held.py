@@ -39,11 +39,11 @@ _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
 _CHANGED = "the engine's counts changed during the draw, so nothing is released. Read the log again"
 _CLOSED = (
-    "the held counts are closed: release from them inside the with block, or read the log again"
+    "the held counts are closed. Release from them inside the with block, or read the log again"
     " with events.hold"
 )
 _FAILED = (
-    "the held counts were closed by a release that failed half-way: read the log again with"
+    "the held counts were closed by a release that failed half-way. Read the log again with"
     " events.hold"
 )
 
@@ -241,7 +241,7 @@ class HeldScores(MechanismInput):
         ):
             raise InvalidRequest(
                 f"{type(mechanism).__name__} looks at all scores of a {self.domain} domain one by"
-                " one, and these stay in the engine: read the log into memory, or choose"
+                " one, and these stay in the engine. Read the log into memory, or choose"
                 " LimitedDomain or SparseHistogram (unknown domain), OneshotTopK or PeelingTopK"
                 " (public domain)"
             )
@@ -305,10 +305,10 @@ class HeldScores(MechanismInput):
         )
 
     def law(self, mechanism: Any) -> NoReturn:
-        raise NoClosedForm("exact probabilities are for scores in memory: read the log into memory")
+        raise NoClosedForm("exact probabilities are for scores in memory. Read the log into memory")
 
     def only(self, mechanism: Any) -> NoReturn:
-        raise InvalidRequest("these scores stay in the engine: read the log into memory")
+        raise InvalidRequest("these scores stay in the engine. Read the log into memory")
 
     def settled(self, mechanism: Any) -> Any:
         return mechanism

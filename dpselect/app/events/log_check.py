@@ -298,11 +298,11 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
         )
     for role, label, number in found.nulls[:_SHOWN]:
         yield (
-            f"{role} {label!r} ({number:,} pairs) looks like a missing value: state"
+            f"{role} {label!r} ({number:,} pairs) looks like a missing value. State"
             f" missing='{label}' if the file writes one so"
         )
     if lists is not None:
-        yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
+        yield f"most items hold {lists!r}. State split={lists!r} if each is a list of items"
     for role, number in found.without.items():
         if number > _MOST * found.rows:
             form = reading.time_format if role == "time" else None

@@ -12,6 +12,6 @@ class NotPickled:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{type(self).__name__} holds private data and is not pickled: read the event log again"
+            f"{type(self).__name__} holds private data and is not pickled. Read the event log again"
             " instead"
         )

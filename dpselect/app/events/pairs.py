@@ -179,11 +179,11 @@ def _holdable(reading: Reading) -> Reading:
 
 
 _CLOSED = (
-    "the pairs of the log are closed: count them inside the with block, or read the log again with"
+    "the pairs of the log are closed. Count them inside the with block, or read the log again with"
     " events.pairs"
 )
 _FAILED = (
-    "the pairs of the log were closed by a count that failed half-way: read the log again with"
+    "the pairs of the log were closed by a count that failed half-way. Read the log again with"
     " events.pairs"
 )
 # What may differ from one count of the same pairs to the next.
@@ -294,7 +294,7 @@ class Pairs(NotPickled):
         if allowed.clips and allowed.bound is None and allowed.within is None:
             raise EventLogError(
                 "clip= leaves 0 of each item of a user with very many, and what nobody adds to does"
-                " not occur: state max_items_per_user=, or a public list of items (within=)"
+                " not occur. State max_items_per_user=, or a public list of items (within=)"
             )
 
         def weigh(labels: Sequence[Label], norm: float) -> Integers:
@@ -312,7 +312,7 @@ class Pairs(NotPickled):
     def _allowed(self, look: ReadingKeywords, *, held: bool = False) -> Contributions:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(
-                f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs"
+                f"{unknown[0]}= was settled when the pairs were made. State it in events.pairs"
             )
         reading = self.reading.model_copy(update=look) if look else self.reading
         return (_holdable(reading) if held else reading).contributions()

@@ -58,8 +58,8 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
     """
     for name in files.keys() - FILE_OPTIONS:
         raise InvalidRequest(
-            f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log:"
-            " leave it out, or write the events that are meant into a file of their own; the"
+            f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log."
+            " Leave it out, or write the events that are meant into a file of their own; the"
             f" options are {', '.join(FILE_OPTIONS)}"
         )
     try:
@@ -74,7 +74,7 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
         raise InvalidRequest(str(error)) from None
     if len(users["n"]) == 0:
         raise InvalidRequest(
-            f"{masked(path)} holds no event with a user and an item: name another log"
+            f"{masked(path)} holds no event with a user and an item. Name another log"
         )
     return PublicLog(
         items["n"].astype(np.float64)[::-1].copy(),
@@ -105,7 +105,7 @@ def counts_in(path: Path, column: str | None) -> list[float]:
         raise InvalidRequest(str(error)) from None
     except ValueError:
         raise InvalidRequest(
-            f"{what} holds something else than numbers in that column: correct it, or name another"
+            f"{what} holds something else than numbers in that column. Correct it, or name another"
         ) from None
 
 

@@ -190,13 +190,13 @@ class Reading(FileOptions):
             )
         if self.cells and (self.group is None or self.value is not None):
             raise EventLogError(
-                "cells= counts users of a group and an item: name the group, group=, and leave"
+                "cells= counts users of a group and an item. Name the group, group=, and leave"
                 " value= out"
             )
         if self.cells and self.max_groups_per_user is not None:
             raise EventLogError(
                 f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound"
-                " holds over all groups together: leave it out, or bound a user's cells by"
+                " holds over all groups together. Leave it out, or bound a user's cells by"
                 " max_items_per_user="
             )
         if self.group is not None and self.max_groups_per_user is None and not self.cells:
@@ -212,7 +212,7 @@ class Reading(FileOptions):
     def asked(self) -> Asked:
         """The columns to read."""
         if self.user is None:
-            raise EventLogError("user=None is not a column: give its name, or its number from 1")
+            raise EventLogError("user=None is not a column. Give its name, or its number from 1")
         where = [one.column for one in conditions(self.where)]
         return Asked.of(self.user, self.item, self.group, self.value, self.time, where)
 
@@ -238,13 +238,13 @@ class Reading(FileOptions):
         """Quantities per user that are summed up with the count: clips, or the sums of a column."""
         if (self.value is None) != (self.value_clip is None):
             raise EventLogError(
-                "value= names a column and value_clip= the most that a user may add to an item:"
-                " give both or neither"
+                "value= names a column and value_clip= the most that a user may add to an item."
+                " Give both or neither"
             )
         if self.value_clip is not None:
             if self.clip is not None:
                 raise EventLogError(
-                    "clip= is for counts of users, value_clip= for sums of a column: give one of"
+                    "clip= is for counts of users, value_clip= for sums of a column. Give one of"
                     " them"
                 )
             return (_amount(self.value_clip),)
@@ -274,7 +274,7 @@ class Reading(FileOptions):
         ):
             raise EventLogError(
                 f"salt={salt!r} chooses which items are kept, and without max_items_per_user= all"
-                " are: set that too, or leave salt= out"
+                " are. Set that too, or leave salt= out"
             )
         salt = secrets.token_hex(16) if salt is None else salt
         bounds: list[ContributionLimit | None] = []
@@ -388,7 +388,7 @@ def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:
         return Reading(**options)
     if options:
         raise EventLogError(
-            f"{min(options)}= is a field of the reading that was given: state it there, by"
+            f"{min(options)}= is a field of the reading that was given. State it there, by"
             " model_copy(update=...)"
         )
     return reading

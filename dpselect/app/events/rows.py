@@ -108,7 +108,7 @@ def rows(engine: Engine | spark.Cluster, given: Given) -> Rows:
             return written_alike(log, given, engine.dialect)
     kind = type(given.source)
     raise EventLogError(
-        f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a"
+        f"source is a {kind.__module__}.{kind.__qualname__}. Give a path or several, a folder or a"
         " pattern, a table (pandas, Polars, DuckDB, or whatever offers an Arrow stream), a"
         " postgresql:// address, or '-'"
     )

@@ -83,7 +83,7 @@ def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Sa
         kind == "parquet" and any(said is not None for said in of_text.values())
     ):
         raise EventLogError(
-            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the"
+            f"{name!r} cannot be read by Spark as asked. Give a table, Parquet, CSV or TSV, the"
             " latter two with header=, delimiter= and quote="
         )
     session, read = (
@@ -118,7 +118,7 @@ def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Sa
     ):
         raise EventLogError(
             f"{name!r} has a quote that is not closed on its line, or within a field that is not"
-            " quoted as a whole, and Spark reads each line by itself: remove line ends within"
+            " quoted as a whole, and Spark reads each line by itself. Remove line ends within"
             " quotes, quote whole fields and double the quotes in them, or convert the file to"
             " Parquet"
         )
@@ -130,7 +130,7 @@ def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Sa
     ):
         raise EventLogError(
             f"{name!r} has a NUL character, by which Spark quotes where there is no quote"
-            " (quote=''): convert the file to Parquet"
+            " (quote=''). Convert the file to Parquet"
         )
     options: dict[str, Any] = {
         "sep": delimiter,
@@ -375,11 +375,11 @@ def _require_readable(given: Given) -> None:
     if given.said.normalize:
         raise EventLogError(
             f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions"
-            " do not write labels alike to the letter: write them so there, and leave it out"
+            " do not write labels alike to the letter. Write them so there, and leave it out"
         )
     if cast(Any, given.source).isStreaming:
         raise EventLogError(
-            "this Spark table is a stream, which never ends: write it to a table, and read a part"
+            "this Spark table is a stream, which never ends. Write it to a table, and read a part"
             " of that"
         )
 
@@ -402,7 +402,7 @@ def rows(engine: object, given: Given) -> Rows:
     """The columns of a frame, c0, c1, ... of a view on its cluster, each with one type."""
     if not isinstance(engine, Cluster):
         raise EventLogError(
-            f"{WHAT} is counted on its cluster, and is no list or log to check here: pass what its"
+            f"{WHAT} is counted on its cluster, and is no list or log to check here. Pass what its"
             " toArrow() returns"
         )
     _require_readable(given)
@@ -437,7 +437,7 @@ def rows(engine: object, given: Given) -> Rows:
         elif any(text[:1].isdigit() for text in missing):
             raise EventLogError(
                 f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type"
-                f" {stored}: make such times NULL there, and leave it out"
+                f" {stored}. Make such times NULL there, and leave it out"
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind

@@ -51,7 +51,7 @@ class Window:
             where = ZoneInfo(zone)
         except (ValueError, OSError, TypeError, KeyError):
             raise EventLogError(
-                f"time_zone={zone!r} is not known: write it as 'UTC' or 'Europe/Berlin'"
+                f"time_zone={zone!r} is not known. Write it as 'UTC' or 'Europe/Berlin'"
             ) from None
         if unit is not None and unit not in get_args(Unit):
             raise EventLogError(
@@ -112,7 +112,7 @@ class Window:
         first, last = (moment.astimezone(self.zone).date().toordinal() for moment in ends)
         if last - first > _MOST_DAYS:
             raise EventLogError(
-                "since= and until= are more than a century apart: name a shorter window"
+                "since= and until= are more than a century apart. Name a shorter window"
             )
         return [date.fromordinal(number) for number in range(first, last + 1)]
 
@@ -168,7 +168,7 @@ def periods(
         at = following
         if at >= end:
             return
-    raise EventLogError(f"there are more than {most} periods: ask for fewer at once")
+    raise EventLogError(f"there are more than {most} periods. Ask for fewer at once")
 
 
 def count_ended(
@@ -204,7 +204,7 @@ def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
         found = datetime(found.year, found.month, found.day)
     if not isinstance(found, datetime):
         raise EventLogError(
-            f"{field}={moment!r} is not a date or time: write it as '2024-07-14' or"
+            f"{field}={moment!r} is not a date or time. Write it as '2024-07-14' or"
             " '2024-07-14T08:00+02:00'"
         )
     return found if found.tzinfo is not None else found.replace(tzinfo=zone)

@@ -123,7 +123,7 @@ def conditions(stated: object) -> tuple[Condition, ...]:
     }
     if len(found) > _MOST:
         raise EventLogError(
-            f"where= has {len(found)} conditions, and at most {_MOST} are read: select the events"
+            f"where= has {len(found)} conditions, and at most {_MOST} are read. Select the events"
             " before"
         )
     return tuple(found[text] for text in sorted(found))

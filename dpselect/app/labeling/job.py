@@ -100,7 +100,7 @@ def label(
     """
     if not isinstance(votes, str | PathLike):
         raise InvalidRequest(
-            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array"
+            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}. Write an array"
             " with numpy.save, and name its file"
         )
     return labeled(Path(votes), LabelSpec(**asked), progress)
@@ -341,7 +341,7 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     for name in spec.settings:
         if name not in member.model_fields:
             raise InvalidRequest(
-                f"{name}= is not a setting of mechanism={spec.mechanism}: leave it out"
+                f"{name}= is not a setting of mechanism={spec.mechanism}. Leave it out"
             )
     needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(spec.mechanism)
     if needed is not None and needed not in settings:

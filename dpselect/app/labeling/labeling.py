@@ -235,12 +235,12 @@ class Labeling:
             lock.acquire()
         except Timeout:
             raise JobBusy(
-                "another process is working on this job: wait for it, then give resume=True if it"
+                "another process is working on this job. Wait for it, then give resume=True if it"
                 " did not finish"
             ) from None
         except OSError as error:
             raise OutputError(
-                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}): write"
+                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}). Write"
                 " elsewhere"
             ) from None
         try:
@@ -260,7 +260,7 @@ class Labeling:
         begun = cls.is_begun(folder)
         if resume and not begun:
             raise JobConflict(
-                f"{masked(folder)} does not hold a job to resume: state the output= that the job"
+                f"{masked(folder)} does not hold a job to resume. State the output= that the job"
                 " was begun with. Only a job that was never begun starts without resume="
             )
         if begun and not resume:
@@ -296,7 +296,7 @@ class Labeling:
             raise JobConflict(
                 f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a"
                 " copied ledger would pay a second time. Resume the job where it was begun, or put"
-                " the folder back; give jobs that are copied a ledger="
+                " the folder back. Give jobs that are copied a ledger="
             )
         self.state = begun.state
 
@@ -361,8 +361,8 @@ class Labeling:
         rounds = self.ballots.rounds
         if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
             return (
-                "As one batch all of them fit, because a plan that is charged at once costs less:"
-                f" state batch_size={rounds}"
+                "As one batch all of them fit, because a plan that is charged at once costs less."
+                f" State batch_size={rounds}"
             )
         knob = knob_of(type(self.mechanism))
         noisier = f"{'smaller' if knob.rising else 'larger'} {knob.field}="
@@ -494,7 +494,7 @@ class Labeling:
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged"
-                " and nobody has seen its labels: make room and give resume=True, which charges"
+                " and nobody has seen its labels. Make room and give resume=True, which charges"
                 " nothing more for it"
             ) from None
         return answers, _claim(sealed)
@@ -521,8 +521,8 @@ def require_unpaid(session: Session, key: str, folder: Path) -> None:
     if paid is not None and paid.state != "void":
         raise JobConflict(
             f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r},"
-            f" key {paid.key!r}), which is not in {masked(folder)}. Continue it where it was begun:"
-            " state its output=, beside which its folder lies, and resume=True, which charges"
+            f" key {paid.key!r}), which is not in {masked(folder)}. Continue it where it was begun."
+            " State its output=, beside which its folder lies, and resume=True, which charges"
             " nothing twice. Labels of other votes need a key of their own"
         )
 
@@ -560,14 +560,14 @@ def own_session(
     """
     if resume and not path.exists():
         raise JobDamaged(
-            f"{masked(path)}, the ledger that the job was begun with, is missing: put it back."
+            f"{masked(path)}, the ledger that the job was begun with, is missing. Put it back."
             " Without it nothing records what was drawn and paid for, so the job cannot go on"
         )
     if not resume and path.exists():
         with Ledger.open(f"sqlite:///{path}") as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
-                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put"
+                    f"{masked(path)} has paid for a job whose record, job.json, is missing. Put"
                     " that back, because without it the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything

@@ -167,7 +167,7 @@ class VotesFile:
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
                 f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
-                " labels, zeros and ones: add it to an .npz file"
+                " labels, zeros and ones. Add it to an .npz file"
             )
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
 
@@ -216,7 +216,7 @@ def _ballots(
         # Ballots refuse what is no number
         stated = arrays["teachers"].tolist() if "teachers" in arrays else None
         if None not in (teachers, stated) and teachers != stated:
-            _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
+            _refuse(f"teachers={teachers}, but it states {stated}. Leave one of them out")
         voting = stated if teachers is None else teachers
         if "classes" in arrays:
             if stacked:
@@ -237,7 +237,7 @@ def _ballots(
         raise VotesFileError(f"{masked(path)}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
         raise VotesFileError(
-            f"{masked(path)} is damaged or holds no votes: give {_FORMS}"
+            f"{masked(path)} is damaged or holds no votes. Give {_FORMS}"
         ) from None
 
 
@@ -249,7 +249,7 @@ def _require_text(path: Path, header: bool | None) -> None:
     """Refuse a stated header of a file that has no lines."""
     if header is not None and not _is_text(path):
         raise VotesFileError(
-            f"header= is about the first line of a .csv file, which {masked(path)} is not: leave it"
+            f"header= is about the first line of a .csv file, which {masked(path)} is not. Leave it"
             " out"
         )
 
@@ -267,7 +267,7 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        _refuse("it cannot be read as text: save it as UTF-8")
+        _refuse("it cannot be read as text. Save it as UTF-8")
     first = text.partition("\n")[0]
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
     found, names, width = list[Any](), None, 0
@@ -285,7 +285,7 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
     if not found:
         _refuse("it has no row of votes")
     if names is not None and "" in names:
-        _refuse("a column has no name: save it without the row numbers, or name every column")
+        _refuse("a column has no name. Save it without the row numbers, or name every column")
     votes = np.zeros((len(found), width), dtype=np.int64) if blank else np.stack(found)
     return {"votes": votes} if names is None else {"votes": votes, "names": names}
 
@@ -372,7 +372,7 @@ def _arrays(content: bytes) -> dict[str, Any]:
     archive, members = members_of(io.BytesIO(content), MOST_BYTES, _refuse)
     with archive:
         if len(members) > _MOST_ARRAYS:
-            _refuse(f"it holds more than {_MOST_ARRAYS} arrays: save those of the votes alone")
+            _refuse(f"it holds more than {_MOST_ARRAYS} arrays. Save those of the votes alone")
         held = {one.filename: content_of(archive, one) for one in members}
     return {name.removesuffix(".npy"): _array(array, name) for name, array in held.items()}
 
@@ -385,14 +385,14 @@ def _array(content: bytes | bytearray, name: str) -> Any:
     except Exception:  # it is parsed as Python, by a parser that fails in many ways
         shape = None
     if shape is None:
-        _refuse(f"the header of {name!r} is damaged or of a later version: save it anew")
+        _refuse(f"the header of {name!r} is damaged or of a later version. Save it anew")
     if dtype.hasobject:
-        _refuse("it holds a pickle, which could run code: save plain numbers")
+        _refuse("it holds a pickle, which could run code. Save plain numbers")
     if (
         any(length < 0 for length in shape)
         or math.prod(shape) * dtype.itemsize != len(content) - stream.tell()
     ):
-        _refuse(f"the header of {name!r} claims another size than the file has: save it anew")
+        _refuse(f"the header of {name!r} claims another size than the file has. Save it anew")
     return np.frombuffer(content, dtype, offset=stream.tell()).reshape(
         shape, order="F" if fortran else "C"
     )
@@ -406,12 +406,12 @@ def _sparse(arrays: dict[str, Any]) -> Any:
     form = arrays["format"].tolist()
     form = form.decode() if isinstance(form, bytes) else str(form)
     if form not in ("csr", "csc", "coo"):
-        _refuse("a sparse matrix must be CSR, CSC or COO: convert it with .tocsr()")
+        _refuse("a sparse matrix must be CSR, CSC or COO. Convert it with .tocsr()")
     places = [arrays[name] for name in (("row", "col") if form == "coo" else ("indices", "indptr"))]
     data, shape = arrays["data"], arrays["shape"]
     if data.dtype.kind not in "biuf" or any(one.dtype.kind not in "iu" for one in (shape, *places)):
         _refuse(
-            "the sparse matrix holds no numbers, or its indices are no integers: save votes of 0"
+            "the sparse matrix holds no numbers, or its indices are no integers. Save votes of 0"
             " and 1, or counts"
         )
     if form == "coo":
@@ -419,7 +419,7 @@ def _sparse(arrays: dict[str, Any]) -> Any:
     matrix = getattr(scipy.sparse, f"{form}_matrix")((data, *places), shape=shape.tolist())
     matrix.check_format(full_check=True)
     if len(data) != places[1][-1]:  # of which scipy would drop the rest
-        _refuse("the sparse matrix's row pointers do not match its entries: save it anew")
+        _refuse("the sparse matrix's row pointers do not match its entries. Save it anew")
     return matrix
 
 

@@ -655,7 +655,7 @@ class DryRun(Sectioned):
     def lines(self) -> list[str]:
         """The dry run in words."""
         priced = [
-            f"epsilon {one.epsilon:.6g} at delta {format_number(one.delta)}"
+            f"epsilon {format_number(one.epsilon)} at delta {format_number(one.delta)}"
             for one in self.guarantee.points
             if one.epsilon is not None
         ]
@@ -844,7 +844,7 @@ class AnswerFile:
 
     def __post_init__(self) -> None:
         if self.output is not None and not self.output.name:
-            raise OutputRefused(f"output={str(self.output)!r} is not the name of a file: name one")
+            raise OutputRefused(f"output={str(self.output)!r} is not the name of a file. Name one")
 
     @classmethod
     def of(cls, spec: Any, **how: Any) -> Self:

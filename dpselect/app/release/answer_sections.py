@@ -290,7 +290,7 @@ def _settings(mechanism: Mechanism) -> str:
     def shown(value: object) -> str:
         if isinstance(value, Mechanism):
             return f"{type(value).__name__}({_settings(value)})"
-        return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return format_number(value) if isinstance(value, float) else str(value)
 
     usual = {name: field.default for name, field in type(mechanism).model_fields.items()}
     fields = [

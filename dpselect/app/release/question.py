@@ -394,17 +394,17 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
             f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name))
         )
         raise InvalidRequest(
-            f"mechanism= names a {name} that costs more than the budget of this release ({stated}):"
-            " plan one for this budget"
+            f"mechanism= names a {name} that costs more than the budget of this release ({stated})."
+            " Plan one for this budget"
         )
     if question.spec.with_counts and not planned.releases_values:
         raise InvalidRequest(
-            f"{name} was planned without counts: plan with with_counts=, or leave it out here"
+            f"{name} was planned without counts. Plan with with_counts=, or leave it out here"
         ).at("with_counts")
     planned.sensitivity_bound.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
-            f"{name} was planned for a public domain: give its catalog (domain=, or domain in"
+            f"{name} was planned for a public domain. Give its catalog (domain=, or domain in"
             " [data]), or plan with unknown_domain="
         )
     clip = _clip(reading)
@@ -426,7 +426,7 @@ def _require_groups(question: Question, planned: Any) -> None:
     if planned.traits.cells:
         if not question.tabled:
             raise InvalidRequest(
-                f"{file} for cells of groups and items: name the column of groups (group=), and"
+                f"{file} for cells of groups and items. Name the column of groups (group=), and"
                 " leave value= and engine= out"
             )
         if question.domain is not None and reading.groups is None:
@@ -434,7 +434,7 @@ def _require_groups(question: Question, planned: Any) -> None:
         if most != ANY_GROUPS:
             raise InvalidRequest(
                 "max_groups_per_user= bounds users for a selection in each group, and the planned"
-                " mechanism has one norm over all groups of a user: leave it out"
+                " mechanism has one norm over all groups of a user. Leave it out"
             )
     elif planned.traits.answers != "groups":
         if reading.group is not None:
@@ -442,14 +442,14 @@ def _require_groups(question: Question, planned: Any) -> None:
                 f"{file} for a log as a whole: with group= state the budget (epsilon=)"
             )
     elif reading.group is None:
-        raise InvalidRequest(f"{file} for every group: name their column (group=)")
+        raise InvalidRequest(f"{file} for every group. Name their column (group=)")
     elif (most or 0) > planned.max_groups_per_user:
         raise InvalidRequest(
             f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned"
         )
     elif (reading.groups is None) != (planned.discovery is not None):
         other = (
-            "for groups of a public list: give it (groups=)"
+            "for groups of a public list. Give it (groups=)"
             if planned.discovery is None
             else "to discover groups"
         )

@@ -704,13 +704,13 @@ def _require_periods(question: Question, of: str) -> None:
         return
     if read.since is None or read.until is None:
         raise InvalidRequest(
-            f"the dataset has a budget for each {of}: give since= and until=, to say which are read"
+            f"the dataset has a budget for each {of}. Give since= and until=, to say which are read"
         )
     touched = _touched(of, read)
     if question.spec.periods and set(question.spec.periods) != set(touched):
         names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
         raise InvalidRequest(
-            f"since= and until= read {names}, and period= says otherwise: charge what is read, all"
+            f"since= and until= read {names}, and period= says otherwise. Charge what is read, all"
             " of it"
         )
 

@@ -204,7 +204,7 @@ class Series(_OfPeriods):
         """Warnings about the answers as a whole."""
         waiting = self.waiting
         rest = (
-            f"; {len(waiting):,} further periods were not charged: state go_on= to release them"
+            f"; {len(waiting):,} further periods were not charged. State go_on= to release them"
             if waiting
             else ""
         )
@@ -677,7 +677,7 @@ def series_of(
         )
     if spec.engine != "memory":
         raise InvalidRequest(
-            f"every= counts in memory, a period at a time: leave out engine={spec.engine}"
+            f"every= counts in memory, a period at a time. Leave out engine={spec.engine}"
         )
     assert spec.every is not None
     assert window is not None, "there is a column of times"
@@ -732,7 +732,7 @@ class ByPeriod:
             )
             raise InvalidRequest(
                 f"every={every} charges each {every} to its own budget, and"
-                f" dataset={self._dataset.name} has {has}: declare one with `dpselect ledger init"
+                f" dataset={self._dataset.name} has {has}. Declare one with `dpselect ledger init"
                 f" --window {every}`, or use `dpselect continual run`, with one budget for all of"
                 " them"
             )

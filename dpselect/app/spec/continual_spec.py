@@ -124,7 +124,7 @@ class KeptFields(PayerFields):
     @model_validator(mode="after")
     def _titles_a_page(self) -> Self:
         if self.title is not None and not str(self.output).lower().endswith(".html"):
-            raise Contradiction("title", "is that of a page: name an output= that ends in .html")
+            raise Contradiction("title", "is that of a page. Name an output= that ends in .html")
         return self
 
     @field_validator("ledger", mode="before", check_fields=False)
@@ -192,7 +192,7 @@ class HorizonBudgetFields(PeriodFields):
         place=60,
     )
     relation: Relation = option(
-        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
         "add_remove",

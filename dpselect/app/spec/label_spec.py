@@ -155,17 +155,17 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
             )
         if self.pay_for_what_came_out and self.mechanism != "confident":
             raise ValueError(
-                f"pay_for_what_came_out= is for mechanism=confident, not {self.mechanism}: leave"
+                f"pay_for_what_came_out= is for mechanism=confident, not {self.mechanism}. Leave"
                 " it out"
             )
         if self.salt and self.mechanism != "tau":
             raise ValueError(
-                f"salt= decides which votes mechanism=tau keeps, and {self.mechanism} keeps all:"
-                " leave it out"
+                f"salt= decides which votes mechanism=tau keeps, and {self.mechanism} keeps all."
+                " Leave it out"
             )
         if self.dry_run and self.resume:
             raise ValueError(
-                "dry_run= prices a job that is not begun, and resume= goes on with one: leave one"
+                "dry_run= prices a job that is not begun, and resume= goes on with one. Leave one"
                 " of them out"
             )
         if len(self.periods) > 1:

@@ -109,7 +109,7 @@ class InitSpec(LimitFields):
     def _adds_up_in_one_unit(self) -> Self:
         if len(self.given("order", "mostly", "only")) > 1:
             raise ValueError(
-                "order=, mostly= and only= each say what charges are added up in: give one of them"
+                "order=, mostly= and only= each say what charges are added up in. Give one of them"
             )
         return self
 
@@ -255,12 +255,12 @@ class ReportSpec(SignedFields, StoreFields):
     def _checks_what_it_is_given(self) -> Self:
         if not self.check and (self.heads or self.trust):
             raise ValueError(
-                "check=False checks nothing: leave out heads= and trust=, or check=False"
+                "check=False checks nothing. Leave out heads= and trust=, or check=False"
             )
         if self.registry is not None and (page := self.given("heads", "trust", "deltas")):
             raise ValueError(
-                f"{next(iter(page))}= is for the page, and registry= writes an entry, unchecked:"
-                " leave one out"
+                f"{next(iter(page))}= is for the page, and registry= writes an entry, unchecked."
+                " Leave one out"
             )
         return self
 
@@ -335,7 +335,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
             if stated or own or self.count != 1:
                 raise Contradiction(
                     "answer",
-                    "states what was charged, its key and its periods: leave out curve=,"
+                    "states what was charged, its key and its periods. Leave out curve=,"
                     " mechanism=, event=, steps=, batch=, key=, period=, relation=, time_zone= and"
                     " count=",
                 )
@@ -343,7 +343,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
             if stated or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
-                    "states what is charged in its lines: leave out curve=, mechanism=, event=,"
+                    "states what is charged in its lines. Leave out curve=, mechanism=, event=,"
                     " steps=, key= and count=",
                 )
         elif stated != 1:

@@ -218,7 +218,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         many=True,
     )
     relation: Relation | None = option(
-        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
     )
@@ -255,7 +255,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
     def _asks_for_one_thing(self) -> Self:
         if (self.ledger is None) != (self.dataset is None):
             raise ValueError(
-                "ledger= and dataset= go together: name both, or give a file with [ledger]"
+                "ledger= and dataset= go together. Name both, or give a file with [ledger]"
                 " (config=)"
             )
         stated = [
@@ -276,8 +276,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             return self
         if self.groups is not None and self.groups > _MOST_GROUPS:
             raise ValueError(
-                f"groups={self.groups:,} are more than {_MOST_GROUPS:,}, the most that are planned:"
-                " state fewer"
+                f"groups={self.groups:,} are more than {_MOST_GROUPS:,}, the most that are planned."
+                " State fewer"
             )
         if self.items_per_period is not None and not self.with_counts:
             raise ValueError(
@@ -285,11 +285,11 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
                 " neither"
             )
         if self.k is None:
-            raise ValueError("no size is stated: give k=, how many items each release has")
+            raise ValueError("no size is stated. Give k=, how many items each release has")
         if self.group_users is not None and self.groups not in (None, len(self.group_users)):
             raise ValueError(
                 f"group_users= names {len(self.group_users)} groups, and groups={self.groups} says"
-                " otherwise: leave groups= out"
+                " otherwise. Leave groups= out"
             )
         if (
             self.groups is None

@@ -33,7 +33,7 @@ else:  # not checked by pydantic: a question without a ledger does without a dat
 
 def _delta_refused(delta: float) -> str:
     return (
-        f"delta={format_number(delta)} must lie strictly between 0 and 1; leave it out for a budget"
+        f"delta={format_number(delta)} must lie strictly between 0 and 1. Leave it out for a budget"
         " without delta"
     )
 
@@ -66,7 +66,7 @@ class BudgetFields(Spec):
     def _states_a_budget_once(self) -> Self:
         if self.epsilon is not None and self.rho is not None:
             raise InvalidBudget(
-                "epsilon= and rho= are two ways to state one budget: give one of them, with or"
+                "epsilon= and rho= are two ways to state one budget. Give one of them, with or"
                 " without delta="
             )
         for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
@@ -100,7 +100,7 @@ class BudgetFields(Spec):
         """
         if self.epsilon is None and self.rho is None:
             raise InvalidBudget(
-                "no budget is stated: give epsilon= (with or without delta=), 1 and 1e-6 for"
+                "no budget is stated. Give epsilon= (with or without delta=), 1 and 1e-6 for"
                 " example, or rho="
             )
         return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
@@ -156,7 +156,7 @@ class PayerFields(Spec):
         if self.key == "":
             raise Contradiction(
                 "key",
-                "is empty, as a variable that is not set is: name what is released, its date for"
+                "is empty, as a variable that is not set is. Name what is released, its date for"
                 " example, so that a retry is charged once, or leave key= out",
                 "",
             )
@@ -168,7 +168,7 @@ class PayerFields(Spec):
             why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
             raise Contradiction(
                 "ledger",
-                f"and dataset= go together: name both to charge a ledger{why}, for example"
+                f"and dataset= go together. Name both to charge a ledger{why}, for example"
                 " sqlite:///privacy.db and visits",
             )
         return self
@@ -237,7 +237,7 @@ def columns_of(stated: Any) -> str | tuple[str, ...]:
         parts = [part for text in texts for part in next(csv.reader([str(text)], strict=True), [])]
     except csv.Error:
         raise InvalidRequest(
-            f"{texts!r} is not a list of columns: write country,city, quoting a comma in a name"
+            f"{texts!r} is not a list of columns. Write country,city, quoting a comma in a name"
         ) from None
     return parts[0] if len(parts) == 1 else tuple(parts)
 
@@ -379,7 +379,7 @@ class CatalogFields(Spec):
     def _names_the_catalog(self) -> Self:
         if self.domain_column is not None and self.domain is None:
             raise Contradiction(
-                "domain_column", "is a column of no catalog: give domain= too", self.domain_column
+                "domain_column", "is a column of no catalog. Give domain= too", self.domain_column
             )
         return self
 
@@ -413,7 +413,7 @@ class GroupFields(Spec):
     def _names_the_column(self) -> Self:
         if self.groups_column is not None and self.groups is None:
             raise Contradiction(
-                "groups_column", "is a column of no list: give groups= too", self.groups_column
+                "groups_column", "is a column of no list. Give groups= too", self.groups_column
             )
         if self.group is None and self.groups is not None:
             raise Contradiction(
@@ -546,7 +546,7 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
         "add_remove",
@@ -559,7 +559,7 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         if (self.value is None) != (self.value_clip is None):
             raise Contradiction(
                 "value",
-                "names a column, value_clip= the most that a user may add to an item: give both or"
+                "names a column, value_clip= the most that a user may add to an item. Give both or"
                 " neither",
             )
         return self

@@ -106,13 +106,13 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
         other = WHY_NOT_TOP_K.get(one.traits.answers)
         if other is not None:
             raise ValueError(
-                f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan'"
+                f"mechanism kind={kind_of(type(one))!r} {other}. Choose one that 'dpselect plan'"
                 " names"
             )
         size = self.mechanism.most_of_each
         if None not in (self.k, size) and self.k != size:
             raise ValueError(
-                f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make"
+                f"k={self.k} contradicts the mechanism, which is for k={size}. Plan again, or make"
                 " them equal"
             )
         return self
@@ -194,8 +194,8 @@ class Config(ConfigTable):
         several = self.releases > 1 and self.release.mechanism is None
         if several and issubclass(spec, ReleaseFields) and not BUDGETED & set(stated):
             raise InvalidRequest(
-                f"the file's budget is for {self.releases} releases and it holds no mechanism yet:"
-                " run dpselect plan with config= and --write, take the default for them"
+                f"the file's budget is for {self.releases} releases and it holds no mechanism yet."
+                " Run dpselect plan with config= and --write, take the default for them"
                 f" (releases={self.releases}), or state this release's own budget (epsilon=, rho=)"
             )
         # A budget may have a delta, and be for several releases: a command that knows of neither

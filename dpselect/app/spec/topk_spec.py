@@ -165,7 +165,7 @@ class TopKSpec(
     output: SkipValidation[str | PathLike[str] | None] = option(
         "New private file for the answer: .json; or .txt for text, .csv or .parquet for a"
         " table, each with the answer beside it as FILE.json. With a ledger an interruption"
-        " then loses nothing: call again with the same key=.",
+        " then loses nothing. Call again with the same key=.",
         metavar="FILE",
         unasked=KEPT,
         place=160,
@@ -179,7 +179,7 @@ class TopKSpec(
             return self
         for name in self.given("clip", "with_counts", "group"):
             raise Contradiction(
-                name, "is for counts of users, and value= sums up a column: leave one of them out"
+                name, "is for counts of users, and value= sums up a column. Leave one of them out"
             )
         negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
         if self.domain is None and negative:
@@ -206,7 +206,7 @@ class TopKSpec(
                 "use_everything", "needs ledger= and dataset=: it is about their budget"
             )
         if self.engine == "duckdb" and self.group is not None:
-            raise Contradiction("group", "is counted in memory: leave out engine='duckdb'")
+            raise Contradiction("group", "is counted in memory. Leave out engine='duckdb'")
         if self.engine == "spark" and (
             foreign := self.given("table", "query", "buckets", "memory_limit")
         ):
@@ -230,7 +230,7 @@ class TopKSpec(
         if self.use_everything:
             raise Contradiction(
                 "use_everything",
-                "fits the noise, and that of a planned mechanism is fitted: leave one of them out",
+                "fits the noise, and that of a planned mechanism is fitted. Leave one of them out",
             )
         for name in self.given("noise", "kbar"):
             raise Contradiction(
@@ -239,8 +239,8 @@ class TopKSpec(
         if self.min_users is not None:
             raise Contradiction(
                 "min_users",
-                "is about distinct users, and the mechanism in the file was planned without it:"
-                " leave one of them out",
+                "is about distinct users, and the mechanism in the file was planned without it."
+                " Leave one of them out",
             )
         if (size := planned.most_of_each) not in (None, self.k):
             raise ValueError(
@@ -274,7 +274,7 @@ class TopKSpec(
                 if name in stated and stated[name] != file.get(name):
                     raise InvalidRequest(
                         f"{name}= contradicts the mechanism in the file, which was planned with its"
-                        " own: plan again, or state this release's own budget (epsilon=, rho=) as"
+                        " own. Plan again, or state this release's own budget (epsilon=, rho=) as"
                         " well"
                     )
         return super().over(file, stated)

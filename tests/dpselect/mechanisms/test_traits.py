@@ -53,7 +53,7 @@ def test_a_trait_that_is_none_of_what_it_may_be_is_refused(
 
 # a base, the kind, the traits, and the words of the error
 REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
-    (dps.PermuteAndFlip, "bare", None, "Made lacks traits: declare"),
+    (dps.PermuteAndFlip, "bare", None, "Made lacks traits. Declare"),
     (
         Mechanism,
         "idle",

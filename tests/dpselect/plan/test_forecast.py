@@ -136,7 +136,8 @@ def test_users_beyond_what_is_drawn_stand_for_several() -> None:
 def test_more_items_than_a_profile_has_are_refused() -> None:
     """A forecast of them would be of something else."""
     with pytest.raises(
-        InvalidRequest, match="k=61 items cannot come out of a profile with 60 items: ask for fewer"
+        InvalidRequest,
+        match=r"k=61 items cannot come out of a profile with 60 items\. Ask for fewer",
     ):
         forecast(vector(1.0, 61), COUNTS, 61, known=True)
 

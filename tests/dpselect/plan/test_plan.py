@@ -126,7 +126,7 @@ def test_other_kinds_are_compared_where_they_are_named() -> None:
     assert recalls == sorted(recalls, reverse=True)
     alone = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, mechanism="limited_domain")
     assert found.named("limited_domain") == alone.recommended
-    with pytest.raises(InvalidRequest, match="'magic' is not planned: choose one of"):
+    with pytest.raises(InvalidRequest, match=r"'magic' is not planned\. Choose one of"):
         found.named("magic")
 
 
@@ -236,7 +236,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 201}, "k=201.*200"),
         ({"k": 190, "unknown_domain": True, "profile": FEW}, "a profile with 4 items"),
         ({"k": 20, "profile": FEW}, "items_per_user="),
-        ({}, "no size is stated: give k="),
+        ({}, "no size is stated. Give k="),
         ({"k": 5, "unknown_domain": "private"}, "unknown_domain='private'"),
         ({"k": 5, "seed": -1}, "seed=-1"),
         ({"k": 5, "mechanism": "large_gap"}, "not which"),

@@ -113,8 +113,8 @@ class Asked:
                 None in parts and not (role == "user" and named is None)
             ):
                 raise EventLogError(
-                    f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}:"
-                    " give names"
+                    f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}."
+                    " Give names"
                 )
             stated |= {
                 f"{role}_{number}" if number > 1 else role: part
@@ -125,7 +125,7 @@ class Asked:
         for field, column in columns.items():
             if type(column) not in (str, int):
                 raise EventLogError(
-                    f"{field}={column!r} is not a column: give its name, or its number from 1"
+                    f"{field}={column!r} is not a column. Give its name, or its number from 1"
                 )
         for one, other in itertools.combinations(columns, 2):
             if columns[one] == columns[other]:
@@ -168,18 +168,18 @@ class Asked:
 
 _MALFORMED = {
     "time": (
-        "something that is not a time of the years 1900 to 9999: write times as in"
+        "something that is not a time of the years 1900 to 9999. Write times as in"
         " 2024-07-14T08:00:00, with Z or an offset where they have one, or state time_format=;"
         " numbers since 1970 need the right time_unit=; say with missing= what the file writes"
         " where there is none"
     ),
     "value": (
-        "something that is not a finite number: correct it, leave it empty, state decimal=',' where"
+        "something that is not a finite number. Correct it, leave it empty, state decimal=',' where"
         " that is the decimal point, or say with missing= what the file writes where there is none"
     ),
     "": (
-        "values that are neither text nor whole numbers (fractions, booleans, or nested values):"
-        " write them as text (whole numbers that pandas wrote as fractions, since one is missing,"
+        "values that are neither text nor whole numbers (fractions, booleans, or nested values)."
+        " Write them as text (whole numbers that pandas wrote as fractions, since one is missing,"
         " become integers by a cast to Int64)"
     ),
 }
@@ -241,7 +241,7 @@ class Given(NotPickled):
             if (stated := getattr(self.said, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(
-                    f"{field}={stated!r} is for {whose}, and this is {what}: leave it out"
+                    f"{field}={stated!r} is for {whose}, and this is {what}. Leave it out"
                 )
 
     def of_database(self) -> str:
@@ -260,16 +260,16 @@ class Given(NotPickled):
         if self.said.time_format is not None and (kind != "str" or unit is not None):
             raise EventLogError(
                 f"time_format={self.said.time_format!r} is for times that are text, without"
-                f" time_unit=, and time={time!r} of {what} holds others: leave it out"
+                f" time_unit=, and time={time!r} of {what} holds others. Leave it out"
             )
         if kind == "int" and unit is None:
             raise EventLogError(
-                f"time={time!r} of {what} holds numbers: say with time_unit= what they count since"
+                f"time={time!r} of {what} holds numbers. Say with time_unit= what they count since"
                 " 1970"
             )
         if kind in ("wall", "instant") and unit is not None:
             raise EventLogError(
-                f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times: leave"
+                f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times. Leave"
                 " it out"
             )
 
@@ -390,7 +390,7 @@ def selected(
     if len(lists) > 1:
         raise EventLogError(
             f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong"
-            " together is not known: write one event per row"
+            " together is not known. Write one event per row"
         )
     if bad:
         shown.append(f"CASE {' '.join(bad)} END AS refused")
@@ -592,7 +592,7 @@ def require_apart(one: str, other: str, column: str) -> None:
     if stated_as(one) == "user":
         raise EventLogError(
             f"where= is about the column of users, {column}: which users are looked at is no"
-            " condition on their events; use a column of another kind"
+            " condition on their events. Use a column of another kind"
         )
 
 
@@ -607,6 +607,6 @@ def place_of(field: str, column: object, names: Sequence[object], what: str) -> 
         )
     if names.count(column) > 1:
         raise EventLogError(
-            f"{field}={column!r} names more than one column of {what}: rename all but one of them"
+            f"{field}={column!r} names more than one column of {what}. Rename all but one of them"
         )
     return names.index(column)

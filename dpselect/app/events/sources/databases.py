@@ -46,7 +46,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _POSTGRESQL = ("postgresql", "postgres")
 _AT_ONCE = 50_000  # rows
 _NO_FILE = (
-    "the database's file does not exist: write duckdb:///FILE or sqlite:///FILE, with a fourth"
+    "the database's file does not exist. Write duckdb:///FILE or sqlite:///FILE, with a fourth"
     " slash from the root"
 )
 # Addresses of files, and of what DuckDB reads by extensions of its own.
@@ -148,18 +148,18 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
     except sqlalchemy.exc.NoSuchModuleError:
         failure = (
             f"addresses that begin with {_scheme(given.source)}:// need SQLAlchemy's driver for"
-            " that database: install it, or save the log to a file"
+            " that database. Install it, or save the log to a file"
         )
     except ImportError as error:
         if _scheme(given.source) in _POSTGRESQL:
             raise missing_extra("PostgreSQL is read by psycopg", "postgres") from None
         failure = (
-            f"the driver of {_scheme(given.source)}:// is not installed ({error.name}): install it,"
+            f"the driver of {_scheme(given.source)}:// is not installed ({error.name}). Install it,"
             " or save the log to a file"
         )
     except Exception as error:  # a driver's own
         failure = (
-            f"{what} cannot be read from the database: {type(error).__name__}; check the address,"
+            f"{what} cannot be read from the database: {type(error).__name__}. Check the address,"
             " the names and the permissions"
         )
     if failure:
@@ -197,7 +197,7 @@ def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, 
             and sum(len(fields[at].encode()) + 1 for at in asked) > LONGEST_LINE
         ):
             raise EventLogError(
-                f"{what} has a line longer than 2 MB, the most that is read: leave its long"
+                f"{what} has a line longer than 2 MB, the most that is read. Leave its long"
                 " column out"
             )
         file.write(",".join([*fields, refused]) + "\n")

@@ -137,7 +137,7 @@ class Delimited:
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
-                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write"
+                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read. Write"
                 " those needed to another file"
             )
         # A first line that was not said to be a header could hold private data, unless it names a
@@ -206,7 +206,7 @@ class Delimited:
                     ]
                     if begun + min(ends, default=len(block)) > LONGEST_LINE:
                         failure = (
-                            "has a line longer than 2 MB, the most that is read: leave its long"
+                            "has a line longer than 2 MB, the most that is read. Leave its long"
                             " column out"
                         )
                         break
@@ -248,7 +248,7 @@ class Delimited:
 
     def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
         """The first record, or an empty list if it is unreadable and `lenient` is True."""
-        failure = "has an empty first line: remove it"
+        failure = "has an empty first line. Remove it"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
                 record = next(self.reader(stream), None)
@@ -256,7 +256,7 @@ class Delimited:
             record, failure = (
                 [],
                 (
-                    f"has a malformed first line: it is not {self.name.upper()}; say what it is"
+                    f"has a malformed first line: it is not {self.name.upper()}. Say what it is"
                     " with format="
                 ),
             )
@@ -264,7 +264,7 @@ class Delimited:
             return record or []
         if record is None:
             raise EventLogError(
-                f"{what} is empty: it has no header; write one, also where there is no event"
+                f"{what} is empty: it has no header. Write one, also where there is no event"
             )
         if not record:
             raise EventLogError(f"{what} {failure}")
@@ -320,8 +320,8 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
                     count += max(width, len(cells))
                     if count > _MOST_CELLS:
                         raise EventLogError(
-                            f"{what} has more than {_MOST_CELLS:,} cells, the most that are read:"
-                            " save it as CSV"
+                            f"{what} has more than {_MOST_CELLS:,} cells, the most that are read."
+                            " Save it as CSV"
                         )
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
@@ -331,7 +331,7 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
 
     if not guarded(what, copied):
         raise EventLogError(
-            f"{what} has several sheets: save the one that holds the table as a file of its own"
+            f"{what} has several sheets. Save the one that holds the table as a file of its own"
         )
     return target
 
@@ -433,13 +433,13 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     for role, column in asked.columns.items():
         if isinstance(column, int):
             raise EventLogError(
-                f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name"
+                f"{stated_as(role)}={column!r} is a position, and {what} has names. Give the name"
                 " of a field"
             )
         if not all(column.split(".")):  # the engine refuses it where there is a row
             raise EventLogError(
-                f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty;"
-                " correct the name"
+                f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty."
+                " Correct the name"
             )
         names[role] = column
     for one, other in itertools.combinations(names, 2):
@@ -448,7 +448,7 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
         ):
             raise EventLogError(
                 f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case"
-                " only, which the engine does not tell apart: rename one of them"
+                " only, which the engine does not tell apart. Rename one of them"
             )
     return names
 
@@ -466,7 +466,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
     path = plain(source, engine.unused("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
+            raise EventLogError(f"{what} is not a Parquet file. Say what it is with format=")
     relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
@@ -549,15 +549,15 @@ def _known_as(
     if len({name.lower() for name in names}) < len(names):
         if len(names) > _MOST_RENAMED:
             raise EventLogError(
-                f"{what} has {len(names):,} columns, and names that differ in letter case only:"
-                " write the few columns to a file of their own"
+                f"{what} has {len(names):,} columns, and names that differ in letter case only."
+                " Write the few columns to a file of their own"
             )
         known = [
             column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)
         ]
         if len(known) != len(names):
             raise EventLogError(
-                f"{what} has columns whose names the engine cannot tell apart: rename them"
+                f"{what} has columns whose names the engine cannot tell apart. Rename them"
             )
     return {role: known[place] for role, place in places.items()}
 
@@ -593,12 +593,12 @@ def rows(engine: Engine, given: Given) -> Rows:
         if given.said.format == "auto":
             names = ", ".join(f"'{known.name}'" for known in FORMATS)
             raise EventLogError(
-                "format='auto' cannot tell what is on standard input: state format= as one of"
+                "format='auto' cannot tell what is on standard input. State format= as one of"
                 f" {names}"
             )
         stream: Any = sys.stdin
         if stream is None:
-            raise EventLogError("standard input is closed: name a file in place of '-'")
+            raise EventLogError("standard input is closed. Name a file in place of '-'")
         if given.unread:
             format_of(Path(), given.said.format)
             return given.unknown(f"{given.said.format} on standard input")
@@ -667,7 +667,7 @@ def _several(engine: Engine, given: Given) -> Rows:
         )
     if len(found) > _MOST_FILES:
         raise EventLogError(
-            f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them"
+            f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read. Join them"
         )
     what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
     parts = _agreed(
@@ -789,7 +789,7 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     for role in mixed:
         if role in ("value", "time"):
             raise EventLogError(
-                f"the column of {role}s has other types in some of the files than in others: give"
+                f"the column of {role}s has other types in some of the files than in others. Give"
                 " all files one type of it"
             )
     if len(parts) > 1 and not mixed:

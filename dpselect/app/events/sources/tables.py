@@ -166,7 +166,7 @@ def _in_file(name: str, stored: str, what: str) -> str:
         return "CAST(NULL AS INTERVAL)"
     if "INTERVAL" in stored:
         raise EventLogError(
-            f"{name!r} of {what} holds intervals within: select the fields that are asked for as"
+            f"{name!r} of {what} holds intervals within. Select the fields that are asked for as"
             " columns"
         )
     # What is wider than 64 bits would be written to the file as a fraction.

@@ -43,7 +43,7 @@ def require_modest(source: Path, what: str) -> None:
     ):
         failure = (
             "it is damaged, protected by a password, or no workbook in Excel's format of 2007 and"
-            " later: save it anew"
+            " later. Save it anew"
         )
     if failure:
         refuse(failure)
@@ -67,7 +67,7 @@ class _Part:
             if size == 0 and not piece.lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"<"):
                 if member.file_size > _MOST_BINARY:
                     self._refuse(
-                        f"it holds more than {_MOST_BINARY >> 20} MiB that are no table: save the"
+                        f"it holds more than {_MOST_BINARY >> 20} MiB that are no table. Save the"
                         " table alone"
                     )
                 return
@@ -77,13 +77,13 @@ class _Part:
             first, last = piece.find(b"<"), piece.rfind(b"<")
             if since + (len(piece) if first < 0 else first) > _MOST_TOKEN:
                 self._refuse(
-                    f"it has a cell of more than {_MOST_TOKEN >> 20} MiB: leave that column out"
+                    f"it has a cell of more than {_MOST_TOKEN >> 20} MiB. Leave that column out"
                 )
             since = since + len(piece) if last < 0 else len(piece) - last
             self._parser.Parse(piece)
             if size - self._within - (size - self._start if self._depth else 0) > _MOST_BETWEEN:
                 self._refuse(
-                    "it holds too much beside its rows, such as formats: save the values of the"
+                    "it holds too much beside its rows, such as formats. Save the values of the"
                     " sheet alone"
                 )
         if size:
@@ -98,7 +98,7 @@ class _Part:
                 if self._found[kind] > _MOST_ROWS[kind]:
                     self._refuse(
                         f"it has more than {_MOST_ROWS[kind]:,} rows or texts, the most that are"
-                        " read: save it as CSV"
+                        " read. Save it as CSV"
                     )
                 if kind == "row" and "r" in attributes:
                     self._numbered(attributes["r"])
@@ -115,7 +115,7 @@ class _Part:
             int(number) if number.isascii() and number.isdecimal() and len(number) < 9 else 0,
         )
         if not before < self._number <= _MOST_ROWS["row"]:
-            self._refuse("its rows are not numbered upwards from 1 to 1,048,576: save it anew")
+            self._refuse("its rows are not numbered upwards from 1 to 1,048,576. Save it anew")
 
     def _ended(self, name: str) -> None:
         if name.endswith(("row", "si")):
@@ -125,8 +125,8 @@ class _Part:
                 self._within += length
                 if length > _MOST_ROW:
                     self._refuse(
-                        f"it has a row of more than {_MOST_ROW >> 20} MiB: leave long columns out"
+                        f"it has a row of more than {_MOST_ROW >> 20} MiB. Leave long columns out"
                     )
 
     def _declared(self, *_stated: Any) -> None:
-        self._refuse("it declares a document type, which no workbook does: save it anew")
+        self._refuse("it declares a document type, which no workbook does. Save it anew")

@@ -221,7 +221,7 @@ def test_a_series_of_stated_length_takes_an_end_that_moves(
         )
         assert second["horizon"]["periods_left"] == 6
     said = told(*run, "2024-07-04", *paid, status=4)
-    assert "it was opened with --periods=9, and --periods=3 is asked for now: ask as then" in said
+    assert "it was opened with --periods=9, and --periods=3 is asked for now. Ask as then" in said
     assert "Keep --until at the end of the whole series, and state --up-to for how far" in said
     assert "scale" not in said
 
@@ -316,7 +316,7 @@ def test_a_page_has_a_title_that_may_change(paid: list[str], tmp_path: Path) -> 
         told(*run, str(out), "--title", title)
         assert f"<h1><bdi>{title.replace('<1>', '&lt;1&gt;')}</bdi></h1>" in out.read_text()
     said = told(*run, str(tmp_path / "top.csv"), "--title", "x", status=2)
-    assert "--title is that of a page: name an --output that ends in .html" in said
+    assert "--title is that of a page. Name an --output that ends in .html" in said
 
 
 def test_a_link_to_an_output_stays_a_link(paid: list[str], tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_series_is_charged_to_the_quarter_that_it_lies_in(
     asked = ["run", "two.csv", *pays, *HORIZON, *COLUMNS, "--time", "at", "--every", "day"]
     ends = {"2024-Q2": ("2024-06-29", "2024-07-01"), "2024-Q3": ("2024-09-30", "2024-10-01")}
     for since, until, zone, words in (
-        ("2024-06-30", "2024-07-02", clock, "2024-Q2 to 2024-Q3: state --since and --until within"),
+        ("2024-06-30", "2024-07-02", clock, "2024-Q2 to 2024-Q3. State --since and --until within"),
         (*ends["2024-Q2"], [], "must be 'Asia/Tokyo', in which the quarters"),
     ):
         said = told(*asked, "--since", since, "--until", until, *zone, status=2 if zone else 1)

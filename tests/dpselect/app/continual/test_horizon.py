@@ -215,7 +215,7 @@ def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: 
             for call in (made.rehearse, made.close):
                 with pytest.raises(
                     dps.errors.HorizonError,
-                    match=f"^state=.*the key of its users.*{words}: put back the file",
+                    match=f"^state=.*the key of its users.*{words}. Put back the file",
                 ):
                     call(2, events, **COLUMNS)
         assert made.close(1, people, **COLUMNS) == first
@@ -753,7 +753,7 @@ def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
     monkeypatch.setattr(states.State, "create", second)
     with pytest.raises(
         dps.errors.HorizonUnavailable,
-        match="made it meanwhile: repeat this one with the same state= and key=",
+        match=r"made it meanwhile\. Repeat this one with the same state= and key=",
     ):
         start(COUNTING)
     assert start(COUNTING).released() == ()
@@ -1036,7 +1036,7 @@ def test_groups_are_stated_twice() -> None:
     settled.
     """
     for group, most, grouped, words in (
-        ("g", ANY_GROUPS, False, "^group= .*was opened without: leave it out"),
+        ("g", ANY_GROUPS, False, "^group= .*was opened without. Leave it out"),
         (None, None, True, "^group= .*name the column of groups"),
         ("g", 2, True, "^max_groups_per_user= "),
     ):

@@ -60,7 +60,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv", f'u,i\n1,"{SECRET}"x\n2,b\n', "malformed"),
         ("log.csv", f"u,i\n1,{SECRET}\r\n2,b\n", "do not all end alike.* malformed"),
         ("log.csv", f"u,i\n1,{SECRET}".encode() + b"\xe9\n", "UTF-8"),
-        ("log.csv", GOOD.encode("utf-16"), "UTF-16: say encoding='utf-16'"),
+        ("log.csv", GOOD.encode("utf-16"), "UTF-16. Say encoding='utf-16'"),
         ("log.csv", f"name,i\n1,{SECRET}\n", "its columns are 'name', 'i'"),
         ("log.csv", f"U,I\n1,{SECRET}\n", "may be data"),
         ("log.csv", f"U,i\n1,{SECRET}\n", "its columns are 'U', 'i'"),
@@ -599,7 +599,7 @@ def test_a_system_that_refuses_memory_is_named(error: Exception) -> None:
 
 
 _LIMITED, _FULL = (
-    r"larger than this process may write: raise that limit \(ulimit -f\)",
+    r"larger than this process may write. Raise that limit \(ulimit -f\)",
     "more room for temporary files than there is",
 )
 

@@ -129,7 +129,7 @@ def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:
         lambda: held.scores([1]),
     ):
         with pytest.raises(
-            dps.errors.EventLogError, match="are closed: release from them inside the with block"
+            dps.errors.EventLogError, match=r"are closed\. Release from them inside the with block"
         ):
             refused()
 

@@ -113,9 +113,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**WINDOW, "since": 5}, "since=5 is not a date"),
     ({**WINDOW, "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
     ({**WINDOW, "time_unit": "h"}, "time_unit='h' must be one of"),
-    ({**WINDOW, "time_unit": "s"}, "holds times: leave it out"),
+    ({**WINDOW, "time_unit": "s"}, "holds times. Leave it out"),
     ({**WINDOW, "time": "i"}, "same column"),
-    ({**WINDOW, "time": "g"}, "holds numbers: say with time_unit="),
+    ({**WINDOW, "time": "g"}, "holds numbers. Say with time_unit="),
 ]
 
 

@@ -552,7 +552,7 @@ def test_types(session: Any) -> None:
     timed: dict[str, Any] = {"user": "d", "item": "D", "since": "2024-01-01"}
     for more, message in (
         ({"time": "c"}, "time='c' of this Spark table is of type double"),
-        ({"time": "a"}, "holds numbers: say with time_unit="),
+        ({"time": "a"}, "holds numbers. Say with time_unit="),
         ({"time": "d", "user": "a"}, "holds something that is not a time"),
         ({"group": "x", "max_groups_per_user": 1, "time": "a", "time_unit": "s"}, "not a column"),
     ):

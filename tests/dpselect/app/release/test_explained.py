@@ -260,7 +260,7 @@ def test_a_series_stops_before_its_second_charge(paid: list[str], tmp_path: Path
         assert stopped.exit_code == EXPLAINED
         told = json.loads(stopped.stdout)
         assert [one["state"] for one in told["periods"]] == [state, "waiting", "waiting"]
-        assert "2 further periods were not charged: state --go-on" in told["notes"][0]
+        assert "2 further periods were not charged. State --go-on" in told["notes"][0]
         assert charged(tmp_path) == ["2024-05-01"]
     text = series(paid, tmp_path)
     assert (text.exit_code, text.stdout.count("not charged")) == (EXPLAINED, 3)

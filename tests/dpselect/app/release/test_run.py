@@ -176,7 +176,7 @@ def test_the_time_range_says_which_periods_pay(place: Path) -> None:
     )
     about: dict[str, Any] = {**counted, "ledger": url, "since": "2024-05-01"}
     with pytest.raises(
-        dps.errors.InvalidRequest, match="a budget for each day: give since= and until="
+        dps.errors.InvalidRequest, match=r"a budget for each day\. Give since= and until="
     ):
         called({**about, "key": "open"})
     with pytest.raises(

@@ -182,7 +182,7 @@ def test_show_lists_the_latest_periods(shell: Shell) -> None:
             period = f"20{24 + (month - 1) // 12}-{(month - 1) % 12 + 1:02}"
             ledger.charge("months", curve, relation="add_remove", period=period)
         told = shell.run(*show)
-        assert "2 earlier periods: see --json 2024-03: used: " in told
+        assert "2 earlier periods. See --json 2024-03: used: " in told
         assert re.search(
             r"2025-02: used: [\d.]+%; cost as charged: epsilon [\d.]+, delta 2e-7; left: \d+ more"
             r" releases? like the last one",

@@ -131,15 +131,15 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
             {"mechanism": EACH, "groups": [0, 1, 2], "max_groups_per_user": 3},
             "k=3 contradicts .* which is for k=2",
         ),
-        ({"max_groups_per_user": 2}, "one norm over all groups of a user: leave it out"),
+        ({"max_groups_per_user": 2}, "one norm over all groups of a user. Leave it out"),
         ({"domain": [0, 1]}, "list them"),
         (
             {"epsilon": 0.3},
-            r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget",
+            r"costs more than .* \(epsilon=0.3, delta=1e-06\). Plan one for this budget",
         ),
         (
             {"delta": 1e-8},
-            r"costs more than .* \(epsilon=2, delta=1e-08\): plan one for this budget",
+            r"costs more than .* \(epsilon=2, delta=1e-08\). Plan one for this budget",
         ),
     ],
 )

@@ -438,7 +438,7 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
     assert answer["selection"]["labels"] == ["hit", "fair"] * 2
     assert answer["contributions"]["max_groups_per_user"] == 2
     for more, words in (
-        ((), "--group: name it too"),
+        ((), "--group. Name it too"),
         (("--group", "town"), "give it (--groups)"),
         (("--group", "town", "--groups", towns, "--max-groups-per-user", 3), "at most 2"),
     ):
