@@ -695,6 +695,10 @@ dpselect/app/events/contributions.py
         return math.floor(Fraction(self.clip) ** power => return math.ceil(Fraction(self.clip) ** power
     dpselect/app/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         measure.whole < most) => measure.whole < most - 1)
+    dpselect/app/events/test_groups.py::test_one_user_changes_what_is_declared_in_each_of_so_many_groups
+        f" {self.limit}" => f" {self.limit + 1}"
+        floor(sqrt(least({self.whole} => floor(1.05 * sqrt(least({self.whole}
+        PRESENT = Clip(1.0, "l2") => PRESENT = Clip(1.05, "l2")
 dpselect/app/events/counting.py
     dpselect/app/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         Clip(@@norm, 'l2').weight()
