@@ -167,7 +167,10 @@ def test_temporary_folder_with_pattern_characters(
         }
 
 
-def test_a_pandas_table_that_was_turned_round() -> None:
-    """Its columns lie backwards in memory."""
-    table = pd.DataFrame({"u": np.arange(9), "i": np.arange(9) // 4})
-    assert events.read(table[::-1], user="u", item="i").counts.tolist() == [4, 4, 1]
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint64", "string"])
+def test_a_pandas_table_that_was_turned_round(kind: str) -> None:
+    """Its columns lie backwards in memory; each is read as what it is."""
+    table = pd.DataFrame({"u": np.arange(9), "i": np.arange(9) // 4}).astype({"i": kind})
+    found = events.read(table[::-1], user="u", item="i")
+    assert found.labels == (("0", "1", "2") if kind == "string" else (0, 1, 2))
+    assert found.counts.tolist() == [4, 4, 1]

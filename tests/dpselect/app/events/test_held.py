@@ -18,6 +18,7 @@ from spread import spread
 import dpselect as dps
 from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.pairs import hold
+from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, SensitivityMismatch
 from dpselect.sampling import ExactSampler
 
 FEW = dps.Sensitivity.of_counts(items_per_user=5)
@@ -194,38 +195,38 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
     with hold(SMALL, user="u", item="i") as held:
         assert "hidden" in repr(held)
         assert "hidden" in repr(held.scores())
-        with pytest.raises(dps.errors.InvalidRequest, match="stay in the engine"):
+        with pytest.raises(InvalidRequest, match="stay in the engine"):
             dps.CanonicalTopK(k=2, epsilon=1.0).check(held.scores(WORDS))
         with pytest.raises(
-            dps.errors.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"
+            InvalidRequest, match="LimitedDomain looks at all scores of a public domain"
         ):
             dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
-        with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
+        with pytest.raises(DomainMismatch, match="public domain"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
-        with pytest.raises(dps.errors.SensitivityMismatch, match="wider in l0"):
+        with pytest.raises(SensitivityMismatch, match="wider in l0"):
             dps.SparseHistogram(k=1, scale=2.0, delta=0.1, sensitivity=FEW).check(held.scores())
-        with pytest.raises(dps.errors.InvalidRequest, match="at least 9"):
+        with pytest.raises(InvalidRequest, match="at least 9"):
             dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
-        with pytest.raises(dps.errors.DomainMismatch, match="private"):
+        with pytest.raises(DomainMismatch, match="private"):
             _ = held.scores().candidates
         grouped: dict[str, Any] = {
             "mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1),
             "max_groups_per_user": 1,
         }
         for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
-            with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
+            with pytest.raises(InvalidRequest, match="PerGroup looks at all scores"):
                 dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
-        with pytest.raises(dps.errors.EventLogError, match="is empty"):
+        with pytest.raises(EventLogError, match="is empty"):
             held.scores(range(0))
-        with pytest.raises(dps.errors.EventLogError, match="none of those"):
+        with pytest.raises(EventLogError, match="none of those"):
             held.scores(clip=1.0)
-        with pytest.raises(dps.errors.InvalidRequest, match="select_many"):
+        with pytest.raises(InvalidRequest, match="select_many"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).select_many(held.scores(WORDS))
     for more, words in (
         ({"value": "v", "value_clip": (-1, 1)}, "may be negative are for events.read"),
         ({"group": "g", "max_groups_per_user": 1}, "group= is for events.read"),
     ):
-        with pytest.raises(dps.errors.EventLogError, match=words):
+        with pytest.raises(EventLogError, match=words):
             hold(SMALL, user="u", item="i", **more)
 
 
@@ -238,7 +239,7 @@ def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
     ) as held:
         each = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=1.0), max_groups_per_user=1)
         assert each.traits.of("groups", each)
-        with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
+        with pytest.raises(InvalidRequest, match="PerGroup looks at all scores"):
             each.check(held.scores(range(4)))
 
 

@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from event_oracle import KINDS, SAID, SECRET, Sources
+from event_oracle import KINDS, SAID, SECRET, Sources, refused
 from spread import spread
 
 import dpselect as dps
@@ -138,8 +138,7 @@ def test_files_of_nothing(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
         for source in (tmp_path / name, [tmp_path / name] * 2):
             assert events.read(source, **{"user": "u", "item": "i", **said}).labels == ()
-    with pytest.raises(EventLogError, match="has no header"):
-        events.read(tmp_path / "log.csv", user="u", item="i")
+    refused(tmp_path / "log.csv", "has no header")
 
 
 ROLES = ["user", "item", "group", "value", "time", "where"]
@@ -303,20 +302,18 @@ def test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there(who: str) ->
 def _broken(tmp_path: Path) -> dict[str, Any]:
     """Sources whose rows cannot be read."""
     (tmp_path / "log.csv").write_text('u,"i\n",v\na\n"' + "x" * 100)
-    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(b"u,i,v\n" + b"a\n" * 100_000)[:-20])
     (tmp_path / "log.jsonl").write_text("no json\n")
     never = duckdb.connect().sql("SELECT n AS u, CAST('x' || n AS INT) AS i FROM range(5) AS t(n)")
     lazy = pl.LazyFrame({"u": ["a"], "i": ["x"]}).with_columns(pl.col("u").cast(pl.Int64))
     return {
         "csv": tmp_path / "log.csv",
-        "gz": tmp_path / "log.csv.gz",
         "jsonl": tmp_path / "log.jsonl",
         "duckdb": never,
         "lazy": lazy,
     }
 
 
-@pytest.mark.parametrize("kind", ["csv", "gz", "jsonl", "duckdb", "lazy"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "duckdb", "lazy"])
 def test_columns_are_required_without_a_row(kind: str, tmp_path: Path) -> None:
     """Rows that cannot be read are not looked at; a release reads them."""
     source, item = _broken(tmp_path)[kind], "i\n" if kind == "csv" else "i"
@@ -434,8 +431,7 @@ def test_what_lies_below_a_header_decides_no_dry_run(
     require_columns(str(path), Reading(user="u", item="i"))
     with pytest.raises(EventLogError, match="its columns are 'u', 'i'"):
         require_columns(str(path), Reading(user="u", item="x"))
-    with pytest.raises(EventLogError, match="not a whole gzip"):
-        events.read(str(path), user="u", item="i")
+    refused(str(path), "not a whole gzip")
 
 
 def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
@@ -444,5 +440,4 @@ def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
     """
     for held in (np.nan, 1.0):
         table = pd.DataFrame({"u": ["a", "b"], "i": np.full(2, held, dtype=np.longdouble)})
-        with pytest.raises(EventLogError, match="cannot be read"):
-            events.read(table, user="u", item="i")
+        refused(table, "cannot be read")

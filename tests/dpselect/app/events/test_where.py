@@ -194,9 +194,9 @@ def test_numbers_are_equal_to_numbers(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO log VALUES (?, ?, ?)", rows)
     connection.close()
     for log in (*made, tmp_path / "log.parquet", f"sqlite:///{tmp_path / 'real.db'}"):
-        for one in ("price = 7", "price = 7e0", ["price >= 7", "price < 8.0"]):
+        for one in ("price = 7e0", ["price >= 7", "price < 8.0"]):
             assert counted(log, one) == {"zoo": 2}
-        for one in ("price = 07", "price = seven", "price = 7.5"):
+        for one in ("price = 07", "price = 7.5"):
             assert counted(log, one) == {}
         assert counted(log, "price != seven") == {"zoo": 3, "pier": 1, "park": 2}
         assert counted(log, "price != 7.0") == {"pier": 1, "zoo": 1, "park": 2}
@@ -317,6 +317,7 @@ def satisfying(engine: Engine, log: Any, where: Any, **said: Any) -> list[str]:
 
 
 KINDS_OF_COLUMNS: dict[str, Callable[[int], Any]] = {
+    "nothing": lambda _: None,  # that user's value is the type
     "int": int,
     "numpy ints": np.int64,
     "unsigned": np.uint64,
@@ -349,6 +350,7 @@ ADDED: list[Any] = [
 ]
 ADDED += [np.bool_(True), np.float32(0.7), np.datetime64("2024-05-01"), date(2024, 5, 7)]
 ADDED += [pd.Period("2024-01"), pd.Interval(0, 1), Decimal("1e999999999"), Decimal("NaN")]
+ADDED += [pd.Timedelta(days=1), np.longdouble(2), np.float16(2)]
 
 
 @pytest.mark.parametrize("kind", [*KINDS_OF_COLUMNS, *DECLARED])
@@ -397,39 +399,18 @@ def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
         {"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]}
     )
     held.to_parquet(tmp_path / "a.parquet")
-    for ask, said in OF_NUMBERS:
-        found = set[tuple[str, ...]]()
-        for value in BESIDE:
-            eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
-            eve.to_parquet(tmp_path / "b.parquet")
-            objects = held.astype({"x": object, "n": object})
-            together = pd.concat([objects, eve.astype({"x": object, "n": object})])
-            for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
-                with opened() as engine:
+    with opened() as engine:
+        for ask, said in OF_NUMBERS:
+            found = set[tuple[str, ...]]()
+            for value in BESIDE:
+                eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
+                eve.to_parquet(tmp_path / "b.parquet")
+                objects = {"x": object, "n": object}
+                together = pd.concat([held.astype(objects), eve.astype(objects)])
+                for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
                     users = satisfying(engine, log, ask, **said)
-                found.add(tuple(user for user in users if user != "eve"))
-        assert len(found) == 1, (ask, said, found)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pd.Period("2024-01"),
-        pd.Interval(0, 1),
-        1j,
-        pd.Timedelta(days=1),
-        np.longdouble(2),
-        np.float16(2),
-    ],
-    ids=repr,
-)
-def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> None:
-    """Of a column that only one user fills, that user's value is the type."""
-    held = [{"who": f"u{n}", "what": "i", "x": None} for n in range(3)]
-    log = pd.DataFrame([*held, {"who": "eve", "what": "i", "x": value}])
-    for typed in (log, log[3:], log.assign(x=log["x"].astype("category"))):
-        assert counted(typed, "x = 1") == {}
-        assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
+                    found.add(tuple(user for user in users if user != "eve"))
+            assert len(found) == 1, (ask, said, found)
 
 
 @pytest.mark.parametrize("form", ["{}", "[{}]", "{{'length': {}}}"])
