@@ -54,6 +54,17 @@ def counted(source: Any, **options: Any) -> dict[Label, int]:
     return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
+def plain(counts: Any) -> dict[str, Any]:
+    """All that a reading found, arrays as lists and dictionaries in their order."""
+    found = {name: getattr(counts, name) for name in type(counts).__slots__}
+    return {
+        name: list(value.items())
+        if isinstance(value, dict)
+        else getattr(value, "tolist", lambda v=value: v)()
+        for name, value in found.items()
+    }
+
+
 def refused(source: object, words: str, **options: Any) -> None:
     """Check that reading fails with these words and that neither the message nor any chained error
     shows the data.

@@ -128,8 +128,7 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("count", "eve"),
-    spread([(count, eve) for eve in EVE for count in ("period", "running", "window")], 1),
+    ("count", "eve"), spread(list(zip(("period", "running", "window"), EVE, strict=True)), 1)
 )
 def test_no_method_of_a_horizon_tells_of_one_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Any, eve: tuple[tuple[int, str], ...]

@@ -152,26 +152,3 @@ def test_labels_that_are_no_cells_are_refused() -> None:
             mechanism.select(dps.Scores([5.0], sensitivity=few, labels=[label], domain="observed"))
     with pytest.raises(dps.errors.InvalidMechanism, match="releases no order"):
         dps.mechanisms.TopOfGroups(k=1, mechanism=dps.CanonicalTopK(k=2, epsilon=1.0))
-
-
-def test_the_law_of_groups_is_that_of_draws() -> None:
-    """Probabilities of what is kept are sums of those of what was released, pairs of a group and a
-    position.
-    """
-    few = dps.Sensitivity.of_clipped(1.0, items_per_user=2)
-    mechanism = dps.mechanisms.TopOfGroups(
-        k=1, mechanism=dps.SparseHistogram(scale=1.5, delta=0.2, sensitivity=few)
-    )
-    labels = [cell("a", "x"), cell("a", "y"), cell("b", "x")]
-    law = mechanism.probabilities(
-        dps.Scores([4.0, 3.0, 5.0], sensitivity=few, labels=labels, domain="observed")
-    )
-    assert sum(law.values()) == pytest.approx(1, abs=1e-9)
-    assert set(law) == {
-        (),
-        (("a", 0),),
-        (("a", 1),),
-        (("b", 2),),
-        (("a", 0), ("b", 2)),
-        (("a", 1), ("b", 2)),
-    }

@@ -47,7 +47,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.fast(20)
+@pytest.mark.fast(24)
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
@@ -78,6 +78,9 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv.gz", PACKED[:-20], "not a whole gzip"),
         ("log.csv.gz", PACKED[:-8] + bytes(4) + PACKED[-4:], "not a whole gzip"),
         ("log.csv.gz", PACKED + b"x", "not a whole gzip"),
+        ("log.csv.bz2", GOOD, "not a whole"),
+        ("log.csv.zst", GOOD, "not a whole"),
+        ("log.csv", f'u,i\nu1,"say \\"{SECRET}\\""\n', "malformed row.*a backslash escapes"),
         ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"\n', "malformed"),
         ("log.jsonl", f'[{{"u": 1, "i": "{SECRET}"}}', "malformed"),
         ("log.jsonl", f'{{"u": 1, "i": "a"}}\n["{SECRET}"]\n', "malformed"),
@@ -99,22 +102,18 @@ def test_bad_files(tmp_path: Path, name: str, data: str | bytes, words: str) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"user": "i"}, "same column"),
         ({"user": 1, "item": 1}, "same column"),
         ({"user": 1, "item": "column0"}, "same column"),
         ({"user": 2, "item": "i"}, "same column"),
         ({"user": 1, "item": 3}, "from 1 to 2"),
         ({"user": 0, "item": 1}, "from 1 to 2"),
         ({"header": False}, "from 1 to 2"),
-        ({"header": "yes"}, "header"),
         ({"user": True}, "not a column"),
         ({"user": 1.5}, "not a column"),
         ({"format": "orc"}, "format='orc'"),
         ({"max_items_per_user": 0}, "max_items_per_user=0"),
-        ({"max_items_per_user": True}, "max_items_per_user=True"),
         ({"max_items_per_user": 2.0}, "max_items_per_user=2.0"),
         ({"salt": "x"}, "salt='x'"),
-        ({"salt": 5, "max_items_per_user": 1}, "salt=5"),
         ({"buckets": 0}, "buckets=0"),
         ({"buckets": True}, "buckets=True"),
         ({"memory_limit": "lots"}, "memory_limit='lots'"),
@@ -177,14 +176,10 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
         ),
         (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "a cast to Int64"),
         (pd.DataFrame([[1, 2, SECRET]], columns=["u", "u", "i"]), "more than one column"),
-        (pd.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
-        (pl.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
-        (pa.table({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (
             pl.DataFrame({"u": [2**100], "i": [SECRET]}, schema={"u": pl.Int128, "i": pl.String}),
             "cannot be read",
         ),
-        (pl.LazyFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (
             pl.LazyFrame({"u": ["a"], "i": [SECRET]}).with_columns(pl.col("u").cast(pl.Int64)),
             "cannot be read",
@@ -228,34 +223,31 @@ def test_names_are_exact(tmp_path: Path, name: str) -> None:
     """Names that differ in letter case, or that the engine would make up for such, are kept apart
     in every form of a log.
     """
-    values = {known: f"in {known}" for known in NAMES}
-    table = pa.table({known: [value] for known, value in values.items()} | {"who": ["me"]})
+    row = {"who": "me"} | {known: f"in {known}" for known in NAMES}
+    table = pa.table({known: [value] for known, value in row.items()})
     pq.write_table(table, tmp_path / "log.parquet")
-    header = ",".join([*NAMES, "who"])
-    written(tmp_path, "log.csv", f"{header}\n{','.join(values.values())},me\n")
-    written(tmp_path, "log.jsonl", json.dumps(values | {"who": "me"}) + "\n")
-    files = [tmp_path / f"log.{suffix}" for suffix in ("parquet", "csv", "jsonl")]
+    files = [
+        written(tmp_path, "log.csv", f"{','.join(row)}\n{','.join(row.values())}\n"),
+        written(tmp_path, "log.jsonl", json.dumps(row)),
+        tmp_path / "log.parquet",
+    ]
     for source in (*files, table, table.to_pandas(), pl.from_arrow(table)):
-        assert events.read(source, user="who", item=name).labels == (values[name],)
+        assert events.read(source, user="who", item=name).labels == (row[name],)
 
 
 def test_columns_that_share_a_name_or_lie_within_another(tmp_path: Path) -> None:
     """Two columns of one name are ambiguous, whatever the engine calls the second; fields inside of
     a nested column are none.
     """
-    log = tmp_path / "log.parquet"
-    twice = pa.Table.from_arrays(
-        [pa.array([1]), pa.array([2]), pa.array([SECRET])], names=["u", "u", "i"]
-    )
+    log, one = tmp_path / "log.parquet", pa.array([SECRET])
+    twice = pa.Table.from_arrays([one] * 3, names=["u", "u", "i"])
     pq.write_table(twice, log)
     for source in (log, twice):
         refused(source, "more than one column")
     for name in ("u_1", "U"):
         refused(log, "is not a column", user=name)
-    pq.write_table(
-        pa.table({"s": [{"i": "inner", "b": [{"u": 2}]}], "u": ["me"], "l": [[1]], "i": ["outer"]}),
-        log,
-    )
+    inner = pa.array([{"i": "inner", "b": [{"u": 2}]}])
+    pq.write_table(pa.table({"s": inner, "u": ["me"], "i": ["outer"]}), log)
     assert events.read(log, user="u", item="i").labels == ("outer",)
     refused(log, "is not a column", user="b")
 
@@ -285,14 +277,9 @@ class OtherSource:
         return isinstance(given.source, list)
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """Its pairs, which must be two by two; the error of a library that quotes one is not passed
-        on.
-        """
-        path = engine.path("pairs.csv")
-        guarded(
-            "the list",
-            lambda: path.write_text("".join(f"{user},{item}\n" for user, item in given.source)),
-        )  # type: ignore[attr-defined]
+        """Its pairs, as lines of a file."""
+        text = guarded("the list", lambda: "".join(f"{u},{i}\n" for u, i in given.source))  # type: ignore[attr-defined]
+        (path := engine.path("pairs.csv")).write_text(text)
         return CSV.rows(engine, Given(path, given.asked, given.said))
 
 
@@ -304,12 +291,8 @@ def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(
     """
     monkeypatch.setattr(events_rows, "SOURCES", (OtherSource(), *events_rows.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
-    failures = [
-        ValueError(SECRET),
-        KeyError(SECRET),
-        UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET),
-    ]
-    for failure in failures:
+    refused([(SECRET,)], "the list", user=1, item=2)
+    for failure in (KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)):
         with pytest.raises(EventLogError, match="the list") as caught:
             guarded("the list", partial(_raise, failure))
         assert SECRET not in str(caught.value)
@@ -338,16 +321,11 @@ def test_a_kind_of_file_is_added_by_a_line(monkeypatch: pytest.MonkeyPatch, tmp_
     """By name, stated, packed, among several, in a folder; messages name it."""
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, Pairs()))
     log = written(tmp_path, "a.psv", "u;i\n1;x\n")
-    other = written(tmp_path, "b.pairs.gz", gzip.compress(b"u;i\n2;x\n"))
+    packed = written(tmp_path, "b.pairs.gz", gzip.compress(b"u;i\n2;x\n"))
     plain = written(tmp_path, "c.log", "u;i\n3;x\n")
-    for source, form, count in (
-        (log, "auto", 1),
-        (other, "auto", 1),
-        (plain, "pairs", 1),
-        ([log, other], "auto", 2),
-    ):
-        assert events.read(source, user="u", item="i", format=form).counts.tolist() == [count]
-    assert events.read(tmp_path, user="u", item="i", format="pairs").counts.tolist() == [2]
+    assert events.read([log, packed], user="u", item="i").counts.tolist() == [2]
+    for source, count in ((plain, 1), (tmp_path, 2)):
+        assert events.read(source, user="u", item="i", format="pairs").counts.tolist() == [count]
     refused(plain, r"\.psv .* 'parquet', 'xlsx', 'pairs'")
     refused(plain, "one of auto, csv, tsv, jsonl, parquet, xlsx, pairs", format="orc")
     refused([plain], r"must end in .*\.pairs")
@@ -430,8 +408,10 @@ _UNTIL_ENDED = {
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals here")
-@pytest.mark.parametrize("what", _UNTIL_ENDED)
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("number", "what"),
+    [*(("SIGTERM", what) for what in _UNTIL_ENDED), ("SIGHUP", "a reading")],
+)
 def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str, what: str) -> None:
     """What is on disk goes with a process that is asked to end, which ends as that signal
     ends one.
@@ -546,18 +526,17 @@ def malformed(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.serial
 def test_malformed_logs_are_read_to_their_end_every_time(malformed: list[Path]) -> None:
-    """The engine's threads waited for each other for ever in one process of three. Four read all of
+    """The engine's threads waited for each other for ever in one process of three. Two read all of
     them: each log always ends in the same way, and where a byte is no letter in the same words.
     """
     found: dict[str, set[str]] = {}
-    for _ in range(2):
-        for process in [Forked(_READ_ALL, *malformed) for _ in range(2)]:
-            status, out, err = process.finish()
-            assert (status, err) == (0, "")
-            lines = [line.split("\t") for line in out.splitlines()]
-            assert len(lines) == len(malformed)
-            for path, said in lines:
-                found.setdefault(path, set()).add(said.replace(path, ""))
+    for process in [Forked(_READ_ALL, *malformed) for _ in range(2)]:
+        status, out, err = process.finish()
+        assert (status, err) == (0, "")
+        lines = [line.split("\t") for line in out.splitlines()]
+        assert len(lines) == len(malformed)
+        for path, said in lines:
+            found.setdefault(path, set()).add(said.replace(path, ""))
     assert {path: said for path, said in found.items() if len(said) > 1} == {}
     for place, name in enumerate(_FAULTS):
         for path in (path for path in found if Path(path).name.startswith(f"{place}-")):
@@ -568,37 +547,8 @@ def test_malformed_logs_are_read_to_their_end_every_time(malformed: list[Path]) 
             )
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("can't start new thread"),
-        duckdb.OutOfMemoryException(
-            "Out of Memory Error: Failed to allocate block of 44089344 bytes (bad allocation)"
-        ),
-        ImportError("duckdb.so: failed to map segment from shared object"),
-        RuntimeError("std::bad_alloc"),
-    ],
-)
-def test_a_system_that_refuses_memory_is_named(error: Exception) -> None:
-    """The file is not called damaged, and the limit that did not hold is not to be raised; one that
-    was stated is.
-    """
-    with pytest.raises(
-        EventLogError, match="the system refused this process more memory"
-    ) as caught:
-        guarded("parquet file 'log.parquet'", lambda: _raise(error))
-    assert "damaged" not in str(caught.value)
-    assert "memory_limit" not in str(caught.value)
-    assert guard._explained(error) == (NO_MEMORY, guard.FAILED)
-    stated = duckdb.OutOfMemoryException(
-        "could not allocate block of size 256.0 KiB (9.5 MiB/9.5 MiB used)"
-    )
-    with pytest.raises(EventLogError, match="raise memory_limit=, state more buckets=, or"):
-        guarded("parquet file 'log.parquet'", lambda: _raise(stated))
-
-
-_LIMITED, _FULL = (
+_MEMORY, _LIMITED, _FULL = (
+    "the system refused this process more memory",
     r"larger than this process may write. Raise that limit \(ulimit -f\)",
     "more room for temporary files than there is",
 )
@@ -607,110 +557,77 @@ _LIMITED, _FULL = (
 @pytest.mark.parametrize(
     ("error", "words"),
     [
+        (MemoryError(), _MEMORY),
+        (RuntimeError("can't start new thread"), _MEMORY),
+        (duckdb.OutOfMemoryException("Failed to allocate block (bad allocation)"), _MEMORY),
+        (ImportError("duckdb.so: failed to map segment from shared object"), _MEMORY),
+        (RuntimeError("std::bad_alloc"), _MEMORY),
         (
-            duckdb.IOException("IO Error: Could not write file '/tmp/spill': File too large"),
-            _LIMITED,
+            duckdb.OutOfMemoryException("could not allocate block (9.5 MiB/9.5 MiB used)"),
+            "raise memory_limit=, state more buckets=, or",
         ),
+        (duckdb.IOException("Could not write file '/tmp/spill': File too large"), _LIMITED),
         (duckdb.FatalException("FATAL Error: Failed to write: File too large"), _LIMITED),
         (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), _LIMITED),
-        (
-            duckdb.IOException(
-                "IO Error: Could not write file '/tmp/spill': No space left on device"
-            ),
-            _FULL,
-        ),
+        (duckdb.IOException("Could not write: No space left on device"), _FULL),
         (duckdb.FatalException("FATAL Error: Failed to write: No space left on device"), _FULL),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), _FULL),
-        (duckdb.IOException(f"IO Error: Could not write file: {os.strerror(errno.EDQUOT)}"), _FULL),
+        (duckdb.IOException(f"Could not write file: {os.strerror(errno.EDQUOT)}"), _FULL),
+        (duckdb.ConversionException("Could not convert 'File too large' to BIGINT"), "damaged"),
         (
-            duckdb.ConversionException("Could not convert string 'File too large' to BIGINT"),
-            "damaged",
-        ),
-        (
-            duckdb.InvalidInputException(
-                "CSV Error on Line: 2\nOriginal Line: No space left on device"
-            ),
+            duckdb.InvalidInputException("CSV Error\nOriginal Line: No space left on device"),
             "malformed row",
         ),
     ],
+    ids=repr,
 )
 def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> None:
-    """By its own error alone, and not by what a log says; the log is not called damaged."""
+    """Memory or disk, by the system's own error alone, and not by what a log says; the log is not
+    called damaged, and a limit that did not hold is not to be raised.
+    """
     with pytest.raises(EventLogError, match=words) as caught:
         guarded("parquet file 'log.parquet'", lambda: _raise(error))
     assert ("damaged" in str(caught.value)) == (words == "damaged")
+    assert ("memory_limit" in str(caught.value)) == words.startswith("raise memory_limit")
+    if words == _MEMORY:
+        assert guard._explained(error) == (NO_MEMORY, guard.FAILED)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["log.parquet", "log.csv.gz", "log.csv", "-"])
-def test_a_limit_of_the_size_of_files_is_named(tmp_path: Path, name: str) -> None:
-    """While a log is unpacked, copied or grouped, and of whatever kind it is."""
-    users = [f"user {number}" for number in range(300_000)]
-    text = "u,i\n" + "".join(f"{user},item {user}\n" for user in users)
+@pytest.mark.parametrize(
+    ("limit", "name"),
+    [
+        *((2**20, name) for name in ("log.parquet", "log.csv.gz", "log.csv", "-")),
+        *((megabytes << 20, "log.parquet") for megabytes in (400, 1000)),
+    ],
+)
+def test_a_limited_process_says_what_it_lacks(tmp_path: Path, name: str, limit: int) -> None:
+    """A limit of the size of files is named while a log is unpacked, copied or grouped; with too
+    little memory there is no internal error, and what the C library ends with is not ours to say.
+    No file is called damaged.
+    """
+    of_files = limit == 2**20
+    users = [f"user {number}" for number in range(300_000 if of_files else 100_000)]
     pq.write_table(pa.table({"u": users, "i": users}), tmp_path / "log.parquet")
+    text = "u,i\n" + "".join(f"{user},item {user}\n" for user in users)
     (tmp_path / "log.csv").write_text(text)
     (tmp_path / "log.csv.gz").write_bytes(gzip.compress(text.encode(), 1))
     program = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2**20,"
-        " resource.RLIM_INFINITY)); from dpselect.app.cli.app import main; main()"
+        f"import resource as r; r.setrlimit(r.RLIMIT_{'FSIZE' if of_files else 'AS'}, "
+        f"({limit}, r.RLIM_INFINITY)); from dpselect.app.cli.app import main; main()"
     )
-    asked = [
-        "check",
-        name,
-        "--user",
-        "u",
-        "--item",
-        "i",
-        "--memory-limit",
-        "24MB",
-        *(["--format", "csv"] * (name == "-")),
-    ]
+    asked = ["--user", "u", "--item", "i", *["--format", "csv"] * (name == "-")]
+    asked += ["--memory-limit", "24MB"] * of_files
     done = subprocess.run(
-        [sys.executable, "-c", program, *asked],
+        [sys.executable, "-c", program, "check", name, *asked],
         cwd=tmp_path,
         input=text,
         capture_output=True,
         text=True,
         timeout=120,
     )
-    assert done.returncode == 1
-    assert re.search(f"{_LIMITED}|did not fit in the memory", done.stderr), done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("megabytes", [400, 1000])
-def test_a_limited_process_says_what_it_lacks(tmp_path: Path, megabytes: int) -> None:
-    """No internal error, and no file is called damaged; what the C library ends with is not ours to
-    say.
-    """
-    pq.write_table(
-        pa.table({"u": [f"user {number}" for number in range(100_000)], "i": ["x"] * 100_000}),
-        tmp_path / "log.parquet",
-    )
-    program = (
-        f"import resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({megabytes << 20},) * 2); "
-        "from dpselect.app.cli.app import main; main()"
-    )
-    asked = [
-        "topk",
-        "log.parquet",
-        "--user",
-        "u",
-        "--item",
-        "i",
-        "--k",
-        "1",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *asked],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
     assert "internal error" not in done.stderr
     assert "damaged" not in done.stderr
+    if of_files:
+        assert done.returncode == 1
+        assert re.search(f"{_LIMITED}|did not fit in the memory", done.stderr), done.stderr

@@ -4,14 +4,10 @@ give the same counts.
 
 from __future__ import annotations
 
-import bz2
-import contextlib
 import itertools
 import json
 import re
-import sqlite3
 import zipfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from event_oracle import refused
 
 import dpselect as dps
 from dpselect import events
@@ -31,7 +28,6 @@ from dpselect.errors import EventLogError
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
 COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
 COLUMNS = {"user": "user_id", "item": "item_id"}
-CASES = Path(__file__).parents[5] / "shared" / "cases"
 
 
 def counted(source: Any, **options: Any) -> dict[Any, int]:
@@ -71,8 +67,7 @@ def test_a_header_that_two_delimiters_fit_is_not_guessed(tmp_path: Path) -> None
     """With one name alone two delimiters may show it: then one is stated."""
     path = tmp_path / "log.csv"
     path.write_text("a;user_id;item_id|b\n1;u;x|2\n")
-    with pytest.raises(EventLogError, match="delimiter="):
-        counted(path)
+    refused(path, "delimiter=", **COLUMNS)
 
 
 @pytest.mark.parametrize("option", ["table", "query", "delimiter", "encoding"])
@@ -107,25 +102,15 @@ def test_quotes_encodings_and_nulls(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text(text(",", quote="'"), encoding="cp1252")
     assert counted(path, quote="'", encoding="cp1252") == COUNTS
-    with pytest.raises(EventLogError, match="encoding="):
-        counted(path, quote="'")
+    refused(path, "encoding=", **COLUMNS, quote="'")
     path.write_text(text(","), encoding="utf-16")
     assert counted(path, encoding="utf-16") == COUNTS
-    with pytest.raises(EventLogError, match="say encoding='utf-16'"):
-        counted(path)
+    refused(path, "say encoding='utf-16'", **COLUMNS)
     path.write_text(text(",") + "NULL,naïve\nu9,\\N\nu9,N/A\n", encoding="utf-8")
     assert counted(path, null=["NULL", "\\N", "N/A"]) == COUNTS
     assert counted(path)["N/A"] == 1
     found = events.read(path, **COLUMNS, null=["NULL", "\\N", "N/A"])
     assert (found.report.rows_without_user, found.report.rows_without_item) == (1, 2)
-
-
-@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
-def test_what_is_not_packed_as_its_name_says_is_refused(suffix: str, tmp_path: Path) -> None:
-    """A packed file is unpacked whole or not at all."""
-    (tmp_path / f"log.csv{suffix}").write_bytes(b"u,i\n1,2\n")
-    with pytest.raises(EventLogError, match="not a whole"):
-        counted(tmp_path / f"log.csv{suffix}")
 
 
 def test_a_workbook_of_several_sheets_is_refused(tmp_path: Path) -> None:
@@ -135,8 +120,7 @@ def test_a_workbook_of_several_sheets_is_refused(tmp_path: Path) -> None:
     book.active.append(("user_id", "item_id"))
     book.create_sheet("more")
     book.save(tmp_path / "two.xlsx")
-    with pytest.raises(EventLogError, match="several sheets"):
-        counted(tmp_path / "two.xlsx")
+    refused(tmp_path / "two.xlsx", "several sheets", **COLUMNS)
 
 
 def test_rows_beyond_the_size_that_a_workbook_states_are_read(tmp_path: Path) -> None:
@@ -169,60 +153,58 @@ BASKETS = {
 }
 
 
-def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
-    """In JSON lines, Parquet, Arrow and frames; an empty list is an event without an item."""
-    rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
+@pytest.mark.parametrize(
+    "within", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["columns", "paths"]
+)
+def test_a_list_is_one_event_per_element(within: bool, tmp_path: Path) -> None:
+    """In JSON lines, Parquet, Arrow and frames; an empty list is an event without an item. Fields
+    within a column are named with dots, also through lists.
+    """
+    rows: list[Any] = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
+    asked = COLUMNS
+    if within:
+        rows = [
+            {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}}
+            for user, items in BASKETS.items()
+        ]
+        asked = {"user": "event.user.id", "item": "event.basket.sku"}
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     table = pa.Table.from_pylist(rows)
     pq.write_table(table, tmp_path / "log.parquet")
-    frame = pd.DataFrame(rows)
-    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, frame):
-        found = events.read(source, **COLUMNS)
+    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, pd.DataFrame(rows)):
+        found = events.read(source, **asked)
         assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == COUNTS
         assert (found.report.rows, found.report.rows_without_item) == (8, 2)
-    (tmp_path / "log.csv").write_text(
-        "user_id,item_id\n"
-        + "".join(f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items())
-    )
-    assert counted(tmp_path / "log.csv", split="|") == COUNTS
 
 
-@pytest.mark.slow
-def test_dotted_paths(tmp_path: Path) -> None:
-    """Fields within a column are named with dots, also through lists; a column of that very name
-    comes first.
+def test_what_is_within_a_field_is_named_exactly(tmp_path: Path) -> None:
+    """Pieces of text are events, a field that a type lacks is refused, and a column of that very
+    name comes first.
     """
-    rows: list[Any] = [
-        {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}}
-        for user, items in BASKETS.items()
-    ]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, tmp_path / "log.parquet")
-    asked = {"user": "event.user.id", "item": "event.basket.sku"}
-    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, pd.DataFrame(rows)):
-        assert counted(source, **asked) == COUNTS
-    with pytest.raises(EventLogError, match="no field 'name' within"):
-        counted(table, user="event.user.name", item="event.basket.sku")
-    flat = pa.table({"event.user": ["u1"], "i": ["x"], "event": pa.array([{"user": "other"}])})
+    lines = [f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items()]
+    (tmp_path / "log.csv").write_text("user_id,item_id\n" + "".join(lines))
+    assert counted(tmp_path / "log.csv", split="|") == COUNTS
+    inner = pa.array([{"user": "other"}])
+    flat = pa.table({"event.user": ["u1"], "i": ["x"], "event": inner})
     assert counted(flat, user="event.user", item="i") == {"x": 1}
+    with pytest.raises(EventLogError, match="no field 'name' within"):
+        counted(flat, user="event.name", item="i")
 
 
 def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) -> None:
     """Typed labels beyond 64 bits are compared by all their digits; fractions are refused, with
     what to do.
     """
-    items = pa.array([2**100, 2**100 + 1, 2**100], pa.decimal128(38))
-    wide = pa.table({"user_id": pa.array([1, 2, 2**63], pa.uint64()), "item_id": items})
+    near = [2**100, 2**100 + 1, 2**100]
+    users = pa.array([1, 2, 2**63], pa.uint64())
+    wide = pa.table({"user_id": users, "item_id": pa.array(near, pa.decimal128(38))})
     pq.write_table(wide, tmp_path / "log.parquet")
-    for source in (wide, tmp_path / "log.parquet"):
+    objects = pd.DataFrame({"user_id": [1, 2, 3, 4], "item_id": [*near, 5]}, dtype=object)
+    for source in (wide, tmp_path / "log.parquet", objects[:3]):
         assert counted(source) == {str(2**100): 2, str(2**100 + 1): 1}
-    objects = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [2**70, 2**70 + 1, 5]}, dtype=object)
-    assert counted(objects) == {str(2**70): 1, str(2**70 + 1): 1, "5": 1}
     # the same label whether or not somebody has one that is wide
-    assert counted(objects[2:]) == {"5": 1}
-    with pytest.raises(EventLogError, match="Int64"):
-        counted(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}))
+    assert counted(objects)["5"] == counted(objects[3:])["5"] == 1
+    refused(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}), "Int64", **COLUMNS)
 
 
 @pytest.mark.parametrize("dtype", ["object", "category", "str", "Int64"])
@@ -268,44 +250,30 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
     (tmp_path / "catalog.txt").write_text("CAFE\u0301\nStraße\n")
     assert events.read_catalog(tmp_path / "catalog.txt", normalize=forms) == ["café", "strasse"]
     for wrong in ("lower", ["nfc", "nfkc"]):
-        with pytest.raises(EventLogError, match="normalize="):
-            counted(path, normalize=wrong)
+        refused(path, "normalize=", **COLUMNS, normalize=wrong)
 
 
 def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
     """One user would be two: refused with the remedy, whatever is asked for; within one file text
     is what it says.
     """
-    rows, role = {"user_id": "9", "item_id": "9"}, "user_id"
-    for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
-        row = {**rows, role: label}
-        (tmp_path / f"{name}.csv").write_text(
-            f"user_id,item_id\n{row['user_id']},{row['item_id']}\n"
-        )
-    with pytest.raises(EventLogError, match=f"{role}.* in two ways.*Int64"):
-        counted([tmp_path / "a.csv", tmp_path / "b.csv"])
-    with pytest.raises(EventLogError, match=r"in two ways"):
-        counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
-    assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
-    (tmp_path / "d.jsonl").write_text(json.dumps({**rows, role: "1"}))
-    for stated in (
-        {},
-        {"normalize": "nfc", "null": "NULL"},
-        {"split": ";"},
-        {"null": "1.0"},
-        {"where": "item_id = none"},
-    ):
-        with pytest.raises(EventLogError, match=r"in two ways"):
-            counted([tmp_path / "d.jsonl", tmp_path / "b.csv"], **stated)
-    both = tmp_path / "both.csv"
-    both.write_text(
-        (tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1]
+    for name, users in (("a", "1"), ("b", "1.0"), ("c", "2.0"), ("both", "1,9\n1.0")):
+        (tmp_path / f"{name}.csv").write_text(f"user_id,item_id\n{users},9\n")
+    (tmp_path / "d.jsonl").write_text('{"user_id": "1", "item_id": "9"}')
+    a, b, c, both, d = (
+        tmp_path / name for name in ("a.csv", "b.csv", "c.csv", "both.csv", "d.jsonl")
     )
-    assert sum(counted(both).values()) == 2
-    assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {
-        "1": 1,
-        "1.0": 1,
-    }
+    refused([a, b], r"user_id.* in two ways.*Int64", **COLUMNS)
+    stated: list[dict[str, Any]] = [
+        {"max_items_per_user": 1},
+        {"normalize": "nfc", "null": "1.0"},
+        {"split": ";"},
+        {"where": "item_id = none"},
+    ]
+    for said in stated:
+        refused([d, b], "in two ways", **COLUMNS, **said)
+    assert counted([a, c]) == counted(both) == {"9": 2}
+    assert counted([a, b], user="item_id", item="user_id") == {"1": 1, "1.0": 1}
 
 
 # -- how people write them -------------------------------------------------------------------------
@@ -331,8 +299,7 @@ def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
         events.read(path, **COLUMNS, **asked)
     with pytest.raises(EventLogError, match="decimal=',' reads a comma"):
         log_check.check(path, events.Reading(**COLUMNS, **asked))
-    with pytest.raises(EventLogError, match=r"must be '.' or ','"):
-        counted(path, decimal=";")
+    refused(path, r"must be '.' or ','", **COLUMNS, decimal=";")
 
 
 @pytest.mark.parametrize(
@@ -380,22 +347,14 @@ def test_time_formats_that_are_none() -> None:
     typed = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "t": pd.to_datetime(["2026-07-04"])})
     window: dict[str, Any] = {"time": "t", "since": "2026-07-01"}
     for wrong in ("%d.%m", "%Y", "soon", "%d.%m.%Q", "%Y-%m-%d %z", 7):
-        with pytest.raises(EventLogError, match="must name a year, a month and a day"):
-            counted(typed, **window, time_format=wrong)
+        refused(
+            typed, "must name a year, a month and a day", **COLUMNS, **window, time_format=wrong
+        )
     for more in ({}, {"time_unit": "s"}):
-        with pytest.raises(EventLogError, match="is for times that are text"):
-            counted(typed, **window, **more, time_format="%d.%m.%Y")
-    with pytest.raises(EventLogError, match="time_format= are about the column time="):
-        counted(typed, time_format="%d.%m.%Y")
-
-
-def test_quotes_that_a_backslash_escapes_are_a_malformed_row(tmp_path: Path) -> None:
-    """The refusal says so, and damage is not spoken of."""
-    path = tmp_path / "log.csv"
-    path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
-    with pytest.raises(EventLogError, match=r"malformed row.*a backslash escapes") as caught:
-        counted(path)
-    assert "damaged" not in str(caught.value)
+        refused(
+            typed, "is for times that are text", **COLUMNS, **window, **more, time_format="%d.%m.%Y"
+        )
+    refused(typed, "time_format= are about the column time=", **COLUMNS, time_format="%d.%m.%Y")
 
 
 def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
@@ -428,25 +387,28 @@ def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
         ("1704448800000", "s"),
         ("1704448800000000", "ms"),
         ("-99999999999", "s"),
-        ("0001-01-01", None),
         ("1899-12-31", None),
     ],
 )
-@pytest.mark.parametrize("typed", [False, True])
 def test_times_outside_the_years_1900_to_9999_are_refused(
-    time: str, unit: Any, typed: bool, tmp_path: Path
+    time: str, unit: Any, tmp_path: Path
 ) -> None:
     """A wrong unit puts times there: refused with a word about it, in text and in typed columns,
     inside the window or not.
     """
-    path = tmp_path / ("log.parquet" if typed else "log.csv")
-    if typed:
-        stored = pa.array([int(time)]) if unit else pa.array([time]).cast(pa.timestamp("s"))
-        pq.write_table(pa.table({"user_id": ["u"], "item_id": ["x"], "t": stored}), path)
-    else:
-        path.write_text(f"user_id,item_id,t\nu,x,{time}\n")
-    with pytest.raises(EventLogError, match=r"1900 to 9999.*time_unit"):
-        counted(path, time="t", since="2024-01-01", until="2024-02-01", time_unit=unit)
+    stored = pa.array([int(time)]) if unit else pa.array([time]).cast(pa.timestamp("s"))
+    typed = pa.table({"user_id": ["u"], "item_id": ["x"], "t": stored})
+    (tmp_path / "log.csv").write_text(f"user_id,item_id,t\nu,x,{time}\n")
+    for source in (typed, tmp_path / "log.csv"):
+        refused(
+            source,
+            r"1900 to 9999.*time_unit",
+            **COLUMNS,
+            time="t",
+            since="2024-01-01",
+            until="2024-02-01",
+            time_unit=unit,
+        )
 
 
 # -- public lists ----------------------------------------------------------------------------------
@@ -454,74 +416,24 @@ def test_times_outside_the_years_1900_to_9999_are_refused(
 
 def test_catalogs_are_read_as_logs_are(tmp_path: Path) -> None:
     """The formats of a log, with the same options, give the same labels."""
-    labels, at = ["naïve", "café"], tmp_path
-    (at / "a.csv").write_text("\n".join(["item_id;name", *(f"{label};N" for label in labels)]))
-    assert events.read_catalog(at / "a.csv", item="item_id") == labels
-    assert events.read_catalog(at / "a.csv", "item_id", delimiter=";") == labels
-    with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalog(at / "a.csv")
-    (at / "b.csv").write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
-    assert (
-        events.read_catalog(at / "b.csv", item="item_id", encoding="utf-16", null="NULL") == labels
-    )
-    (at / "c.jsonl").write_text(
+    labels, path = ["naïve", "café"], tmp_path / "a.csv"
+    path.write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
+    said: dict[str, Any] = {"encoding": "utf-16", "null": "NULL"}
+    assert events.read_catalog(path, item="item_id", **said) == labels
+    assert events.read_catalog(path, "item_id", delimiter="|", **said) == labels
+    with pytest.raises(EventLogError, match=r"delimiter='\|'"):
+        events.read_catalog(path, **said)
+    (tmp_path / "b.jsonl").write_text(
         "".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels)
     )
-    assert events.read_catalog(at / "c.jsonl", "item.id") == labels
-    pq.write_table(pa.table({"id": labels}), at / "d.parquet")
-    assert events.read_catalog(at / "d.parquet") == labels
-    (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
-    assert events.read_catalog(at / "e.csv.bz2") == labels
-    (at / "f.csv").write_text("item.id\nzoo|\n")
-    with pytest.raises(EventLogError, match="more than once"):
-        events.read_catalog(at / "a.csv", "name", delimiter=";")
-    assert events.read_catalog(pa.table({"id": labels}), "id") == labels
+    (tmp_path / "c.csv").write_text("item.id\nzoo|\n")
+    pq.write_table(pa.table({"id": labels}), tmp_path / "d.parquet")
+    assert events.read_catalog(tmp_path / "d.parquet") == labels
+    assert events.read_catalog(tmp_path / "b.jsonl", "item.id") == labels
     assert events.read_catalog(
-        [at / "c.jsonl", at / "f.csv"], "item.id", split="|", format="auto"
+        [tmp_path / "b.jsonl", tmp_path / "c.csv"], "item.id", split="|", format="auto"
     ) == [*labels, "zoo"]
-    with contextlib.closing(sqlite3.connect(at / "g.db")) as base, base:
-        base.execute("CREATE TABLE places (id TEXT)")
-        base.executemany("INSERT INTO places VALUES (?)", [(label,) for label in labels])
-    assert events.read_catalog(f"sqlite:///{at}/g.db", "id", table="places") == labels
-
-
-# -- files of public bug reports -------------------------------------------------------------------
-
-_KNOWN: dict[str, dict[str, Any]] = {
-    "bom_semicolon_crlf.csv": {},
-    "pipe.csv": {},
-    "double_colon.dat": {"user": 1, "item": 2, "delimiter": "::"},
-    "nulls.csv": {"null": ["NULL", "\\N", "N/A"]},
-    "basket.parquet": {"user": "user", "item": "items"},
-    "basket.jsonl": {"user": "user", "item": "items"},
-    "basket_delim.csv": {"user": "user", "item": "items", "split": "|"},
-    "cp1252.csv": {"encoding": "cp1252"},
-    "cp_utf8.csv": {},
-    "utf16.csv": {"encoding": "utf-16"},
-    "leading_zero.csv": {},
-    "floatids.csv": {"user": "user", "item": "item"},
-}
-
-
-def _shared(name: str) -> Path:
-    if not (CASES / name).exists():
-        pytest.skip("needs ../shared/cases")
-    return CASES / name
-
-
-@pytest.mark.parametrize("name", _KNOWN)
-def test_files_of_bug_reports_are_read(name: str) -> None:
-    """Ten items with 380, 350, ..., 110 users, whatever the file looks like."""
-    found = sorted(counted(_shared(name), **_KNOWN[name]).values(), reverse=True)
-    lines = _shared(name).read_text("latin-1").splitlines()
-    expected = (
-        Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines})
-        if "::" in lines[0]
-        else None
-    )
-    assert found == (
-        list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True)
-    )
+    assert events.read_catalog(pa.table({"id": labels}), "id") == labels
 
 
 @pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))

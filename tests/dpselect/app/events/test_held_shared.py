@@ -20,6 +20,7 @@ from accounting.errors import ForeignProcess
 from dpselect.app.events.engine import Engine
 from dpselect.app.events.held import HeldCounts
 from dpselect.app.events.pairs import hold
+from dpselect.errors import EventLogError
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
 FIND = dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6)
@@ -129,7 +130,7 @@ def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:
         lambda: held.scores([1]),
     ):
         with pytest.raises(
-            dps.errors.EventLogError, match=r"are closed\. Release from them inside the with block"
+            EventLogError, match="are closed. Release from them inside the with block"
         ):
             refused()
 
@@ -139,7 +140,7 @@ def test_a_release_that_fails_closes_the_counts(
     held: HeldCounts, failure: type[BaseException]
 ) -> None:
     """And refused input does not: nothing was drawn."""
-    with pytest.raises(dps.errors.EventLogError, match="more than once"):
+    with pytest.raises(EventLogError, match="more than once"):
         held.scores([1, 1])
     assert len(FIND.select(held.scores())) <= 1
 
@@ -149,7 +150,7 @@ def test_a_release_that_fails_closes_the_counts(
     broken = replace(held, tables=Asked(held.tables, fail))
     with pytest.raises(failure):
         FIND.select(broken.scores())
-    with pytest.raises(dps.errors.EventLogError, match="failed half-way"):
+    with pytest.raises(EventLogError, match="failed half-way"):
         FIND.select(held.scores())
 
 
@@ -166,7 +167,7 @@ def test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts(
         patch.setattr(type(mechanism), "_select", fail)
         with pytest.raises(RuntimeError):
             mechanism.select(held.scores())
-    with pytest.raises(dps.errors.EventLogError, match="failed half-way"):
+    with pytest.raises(EventLogError, match="failed half-way"):
         mechanism.select(held.scores())
 
 

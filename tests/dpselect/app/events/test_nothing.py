@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from event_oracle import KINDS, SAID, SECRET, Sources
+from event_oracle import KINDS, SAID, SECRET, Sources, refused
 from spread import spread
 
 import dpselect as dps
@@ -68,34 +68,25 @@ _FOUND = dps.SparseHistogram(
 
 
 def _released(scores: Any, look: dict[str, Any], *, held: bool = False) -> str:
-    """What kind of selection comes of these scores, of mechanisms that serve them."""
-    if "within" in look:
-        return type(
-            dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=FEW).select(scores)
-        ).__name__
-    inner: Any = dps.SparseHistogram(k=3, scale=5.0, delta=1e-6, sensitivity=FEW)
+    """What kind of selection comes of these scores; that each mechanism hides nobody is a law."""
+    made: Any = dps.SparseHistogram(k=3, scale=5.0, delta=1e-6, sensitivity=FEW)
     if "value" in look:
-        inner = inner.model_copy(
-            update={"sensitivity": dps.Sensitivity.of_sums(0.0, 5.0, "add_remove", 2)}
-        )
-    tried = [inner]
-    if "value" not in look:
-        tried += [
-            dps.LimitedDomain(k=2, kbar=5, epsilon=1.0, delta=1e-6),
-            dps.mechanisms.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3),
-        ]
+        sums = dps.Sensitivity.of_sums(0.0, 5.0, "add_remove", 2)
+        made = made.model_copy(update={"sensitivity": sums})
+    if "within" in look:
+        made = dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=FEW)
     if "group" in look and not held:
         found = _FOUND if "groups" not in look else None
-        tried = [
-            dps.PerGroup(mechanism=each, max_groups_per_user=2, discovery=found) for each in tried
-        ]
-    return " ".join(type(mechanism.select(scores)).__name__ for mechanism in tried)
+        made = dps.PerGroup(mechanism=made, max_groups_per_user=2, discovery=found)
+    return type(made.select(scores)).__name__
 
 
 def _outcome(source: Callable[[], Any], look: dict[str, Any]) -> tuple[Any, set[str]]:
     """The kinds of what is read, scored and released; and the items."""
     asked: dict[str, Any] = {"user": "u", "item": "i", "max_items_per_user": 2, **look}
-    found = events.read(source(), **asked)
+    log = source()
+    require_columns(log, Reading(**asked))  # refuses nothing, and takes nothing from a stream
+    found = events.read(log, **asked)
     kinds = [type(found).__name__, type(found.scores()).__name__, _released(found.scores(), look)]
     items = {str(label) for label in (found.items if "group" in look else found.labels)}
     if "group" not in look:
@@ -104,45 +95,35 @@ def _outcome(source: Callable[[], Any], look: dict[str, Any]) -> tuple[Any, set[
     return kinds, items
 
 
-@pytest.mark.parametrize(
-    ("kind", "look"), spread([(kind, look) for kind in KINDS for look in LOOKS], 20)
-)
+# Kinds that are alike follow each other, so that each look meets every family of sources.
+MET = [
+    (kind, look)
+    for at, kind in enumerate(KINDS)
+    for turn, look in enumerate(LOOKS)
+    if (at + turn) % 3 == 0
+]
+
+
+@pytest.mark.parametrize(("kind", "look"), spread(MET, 10))
 def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None:
     """Through every source and to the release; of items nobody's but those of whoever is meant are
     there. Nobody and one user are in every log, the others in turn, so that each of them meets each
-    source and each look.
+    source and each look. A header and no event, an empty Parquet or frame is a log like any other.
     """
     outcomes, said = {}, {**LOOKS[look], **SAID.get(kind, {})}
     nobody, one, *others = WHO
     turn = ([*KINDS].index(kind) + [*LOOKS].index(look)) % len(others)
-    for who in (nobody, one, others[turn]):
-        more = WHO[who]
+    logs = {who: [*OTHERS[:15], *WHO[who], *OTHERS[15:]] for who in (nobody, one, others[turn])}
+    for who, rows in {**logs, "no row": []}.items():
 
-        def source(rows: Any = (*OTHERS[:15], *more, *OTHERS[15:])) -> Any:
-            return getattr(Sources(tmp_path, NAMES), kind)(list(rows))
+        def source(rows: Any = rows) -> Any:
+            return getattr(Sources(tmp_path, NAMES), kind)(rows)
 
         outcomes[who], items = _outcome(source, said)
-        if who == "nobody" and "within" not in said:
+        if who in ("nobody", "no row") and "within" not in said:
             assert items == set()
         assert not items & {f"i{n}" for n in range(7)}
     assert len({str(outcome) for outcome in outcomes.values()}) == 1, outcomes
-
-
-@pytest.mark.parametrize("kind", spread(KINDS, 2))
-def test_a_log_without_a_row_is_a_log(kind: str, tmp_path: Path) -> None:
-    """A header and no event, an empty Parquet, an empty frame: read as one with events, by every
-    look.
-    """
-    for look in LOOKS.values():
-        said = {**look, **SAID.get(kind, {})}
-        outcomes = []
-        for rows in ([], WHO["one user"]):
-
-            def source(rows: Any = rows) -> Any:
-                return getattr(Sources(tmp_path, NAMES), kind)(rows)
-
-            outcomes.append(_outcome(source, said)[0])
-        assert outcomes[0] == outcomes[1], look
 
 
 def test_files_of_nothing(tmp_path: Path) -> None:
@@ -157,76 +138,53 @@ def test_files_of_nothing(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
         for source in (tmp_path / name, [tmp_path / name] * 2):
             assert events.read(source, **{"user": "u", "item": "i", **said}).labels == ()
-    with pytest.raises(EventLogError, match="has no header"):
-        events.read(tmp_path / "log.csv", user="u", item="i")
+    refused(tmp_path / "log.csv", "has no header")
 
 
-@pytest.mark.parametrize("rows", [0, 3])
-@pytest.mark.parametrize("role", ["user", "item", "group", "value", "time", "where"])
+ROLES = ["user", "item", "group", "value", "time", "where"]
+
+
+@pytest.mark.parametrize(
+    ("role", "rows"), [*((role, 3) for role in ROLES), ("item", 0), ("time", 0)]
+)
 def test_the_type_of_nothing_is_no_type(role: str, rows: int, tmp_path: Path) -> None:
     """A column of nulls is one for any role, whatever type pandas, Arrow or a program took from its
-    rows; also within it.
+    rows.
     """
-    asked: dict[str, Any] = {
-        "user": "u",
-        "item": "i",
-        "value": "v",
-        "value_clip": 1.0,
-        **_GROUPS,
-        "time": "t",
-        "since": OUTSIDE,
-    }
-    asked |= {role: "n"} if role != "where" else {"where": "n = 1"}
-    held = {name: pd.Series(["1"] * rows, dtype=object) for name in "uigv"} | {
-        "t": pd.Series([INSIDE] * rows, dtype=object)
-    }
-    for made in (
-        np.full(rows, np.nan),
-        np.array([None] * rows, dtype=object),
-        np.full(rows, np.nan, dtype="float32"),
-    ):
-        assert events.read(pd.DataFrame({**held, "n": made}), **asked).items == ()
-    for made in (pa.nulls(rows), pa.array([[]] * rows, pa.list_(pa.null()))):
-        table = pa.table(
-            {**{name: pa.array(one, pa.string()) for name, one in held.items()}, "n": made}
-        )
-        if pa.types.is_list(made.type) and role in ("value", "time"):
-            continue  # no list is a number
-        pq.write_table(table, tmp_path / "log.parquet")
-        for source in (
-            table,
-            tmp_path / "log.parquet",
-            pl.from_arrow(table).lazy(),
-            duckdb.connect().from_arrow(table),
-        ):
-            assert events.read(source, **asked).items == ()
-    within = asked | {role: "n.a.b" if role != "where" else "n.a.b = 1"}
-    for source in (
-        pd.DataFrame({**held, "n": np.full(rows, np.nan)}),
-        pd.DataFrame({**held, "n": ["text"] * rows}),
-        table,
-    ):
-        assert events.read(source, **within).items == ()
+    asked: dict[str, Any] = {"user": "u", "item": "i", **_GROUPS, **LOOKS["sums in a window"]}
+    held: dict[str, Any] = {name: pd.Series(["1"] * rows, dtype=object) for name in "uigv"}
+    held["t"] = pd.Series([INSIDE] * rows, dtype=object)
+    typed = pa.table({name: pa.array(one, pa.string()) for name, one in held.items()})
+    tables = [typed.append_column("n", pa.nulls(rows))]
+    if role not in ("value", "time"):  # no list is a number
+        tables.append(typed.append_column("n", pa.array([[]] * rows, pa.list_(pa.null()))))
+    nothing = np.full(rows, np.nan)
+    sources: list[Any] = [
+        *(pd.DataFrame({**held, "n": made}) for made in (nothing, nothing.astype("float32"))),
+        pd.DataFrame({**held, "n": np.array([None] * rows, dtype=object)}),
+        *tables,
+        pl.from_arrow(tables[-1]).lazy(),
+        duckdb.connect().from_arrow(tables[-1]),
+    ]
+    for at, table in enumerate(tables):
+        pq.write_table(table, tmp_path / f"{at}.parquet")
+        sources.append(tmp_path / f"{at}.parquet")
+    role_is = {role: "n" if role != "where" else "n = 1"}
+    for source in sources:
+        assert events.read(source, **{**asked, **role_is}).items == ()
 
 
 def test_fields_that_no_object_has_are_nulls(tmp_path: Path) -> None:
     """In objects of Python as in JSON lines: one user's field more is that user's alone."""
     rows: list[dict[str, Any]] = [{"u": f"u{n}", "i": "x", "e": {"a": n}} for n in range(3)]
-    for more, items in (
-        ([], set()),
-        ([{"u": "eve", "i": "x", "e": {"b": {"c": "7"}}, "z": "7"}], {"7"}),
-    ):
-        (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, [*rows, *more])))
-        for source in (
-            tmp_path / "log.jsonl",
-            pd.DataFrame([*rows, *more], columns=["u", "i", "e", "z"]),
-        ):
-            for item in ("e.b.c", "z", "e.b"):
-                if item == "e.b" and more:
-                    continue  # an object is no label
+    eve = {"u": "eve", "i": "x", "e": {"b": {"c": "7"}}, "z": "7"}
+    log = tmp_path / "log.jsonl"
+    for held, items in ((rows, set()), ([*rows, eve], {"7"})):
+        log.write_text("\n".join(map(json.dumps, held)))
+        for source in (log, pd.DataFrame(held, columns=["u", "i", "e", "z"])):
+            for item in ("e.b.c", "z"):
                 assert {*events.read(source, user="u", item=item).labels} == items
-    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert events.read(tmp_path / "log.jsonl", user="who", item="what").labels == ()
+    assert events.read(log, user="who", item="what").labels == ()
 
 
 def test_a_file_of_nulls_agrees_with_any_other(tmp_path: Path) -> None:
@@ -279,7 +237,6 @@ def test_a_malformed_value_refuses_whatever_is_selected(
     words: list[dict[str, Any]] = [
         {},
         {"null": SECRET},
-        {"null": ["x", "eve"]},
         {"where": "g = none"},
         {"split": "|"},
     ]
@@ -299,24 +256,6 @@ def test_a_malformed_value_refuses_whatever_is_selected(
     assert SECRET not in said.pop()
 
 
-def test_a_fraction_refuses_whatever_is_selected(tmp_path: Path) -> None:
-    """As a label it is malformed, in JSON lines and in a database whose columns have no types."""
-    for kind in ("json", "sqlite"):
-        log = getattr(Sources(tmp_path, NAMES), kind)(
-            [*OTHERS, ("eve", "x", 1.5, "1", OUTSIDE, None)]
-        )
-        for more in (
-            {},
-            {"null": "1.5"},
-            {"where": "u = none" if kind == "none" else "i = none"},
-            {"time": "t", "since": INSIDE},
-        ):
-            with pytest.raises(EventLogError, match="neither text nor whole numbers"):
-                events.read(
-                    log, **{"user": "u", "item": "i", **_GROUPS, **more, **SAID.get(kind, {})}
-                )
-
-
 def test_integers_are_split_as_their_digits() -> None:
     """pandas takes the type of a column from its rows: a text more makes text of integers, and the
     split refuses neither.
@@ -331,21 +270,18 @@ def test_integers_are_split_as_their_digits() -> None:
             assert pairs.integers == {"user"}
 
 
-def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
+def test_a_public_list_is_of_any_type() -> None:
     """Rows may have told that items are integers: a list that has others is no refusal, in memory,
     held, or as a range.
     """
     for items in ([7, 7, 8], ["7", "7", "zoo"]):
         frame = pd.DataFrame({"u": range(3), "i": items})
-        for names in (["7", "zoo"], [7, "x"]):
-            assert events.read(frame, user="u", item="i", within=names).counts.tolist()[0] == 2
-            with events.hold(frame, user="u", item="i") as held:
-                assert held.scores(names)._highest(1)[1].tolist() == [2]
         with events.hold(frame, user="u", item="i") as held:
-            drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(
-                held.scores(range(5, 9))
-            )
-            assert drawn.labels == (7,)
+            for names in (["7", "zoo"], [7, "x"]):
+                assert events.read(frame, user="u", item="i", within=names).counts.tolist()[0] == 2
+                assert held.scores(names)._highest(1)[1].tolist() == [2]
+            one = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3)
+            assert one.select(held.scores(range(5, 9))).labels == (7,)
 
 
 @pytest.mark.parametrize("who", WHO)
@@ -366,20 +302,18 @@ def test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there(who: str) ->
 def _broken(tmp_path: Path) -> dict[str, Any]:
     """Sources whose rows cannot be read."""
     (tmp_path / "log.csv").write_text('u,"i\n",v\na\n"' + "x" * 100)
-    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(b"u,i,v\n" + b"a\n" * 100_000)[:-20])
     (tmp_path / "log.jsonl").write_text("no json\n")
     never = duckdb.connect().sql("SELECT n AS u, CAST('x' || n AS INT) AS i FROM range(5) AS t(n)")
     lazy = pl.LazyFrame({"u": ["a"], "i": ["x"]}).with_columns(pl.col("u").cast(pl.Int64))
     return {
         "csv": tmp_path / "log.csv",
-        "gz": tmp_path / "log.csv.gz",
         "jsonl": tmp_path / "log.jsonl",
         "duckdb": never,
         "lazy": lazy,
     }
 
 
-@pytest.mark.parametrize("kind", ["csv", "gz", "jsonl", "duckdb", "lazy"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "duckdb", "lazy"])
 def test_columns_are_required_without_a_row(kind: str, tmp_path: Path) -> None:
     """Rows that cannot be read are not looked at; a release reads them."""
     source, item = _broken(tmp_path)[kind], "i\n" if kind == "csv" else "i"
@@ -391,7 +325,6 @@ def test_columns_are_required_without_a_row(kind: str, tmp_path: Path) -> None:
 FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("csv", {"item": "none"}, "its columns are"),
     ("packed", {"item": "none"}, "its columns are"),
-    ("semicolons", {"user": "none"}, "split at|its columns are"),
     ("several", {"where": "none = 1"}, "where='none' is not a column"),
     ("csv", {"format": "orc"}, "format='orc'"),
     ("csv", {"table": "log"}, "leave it out"),
@@ -403,10 +336,8 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
     ("pandas", {"encoding": "utf-8"}, "leave it out"),
     ("pandas", {"item": "none"}, "its columns are"),
     ("polars", {"item": "none"}, "its columns are"),
-    ("lazy", {"item": "none"}, "its columns are"),
     ("relation", {"item": "none"}, "its columns are"),
     ("arrow", {"item": "none"}, "its columns are"),
-    ("reader", {"item": "none"}, "its columns are"),
     ("excel", {"item": "none"}, "its columns are"),
     ("sqlite", {"item": "none", "table": "log"}, "its columns are"),
     ("sqlite", {"table": None}, "needs table= or query="),
@@ -443,14 +374,13 @@ def test_fractions_that_are_all_missing_are_nothing(role: str, tmp_path: Path) -
         if role == "time"
         else {}
     )
-    for column in ([None, None], [float("nan"), None], [1.5, None]):
+    for column in ([float("nan"), None], [1.5, None]):
         table = pa.table({"u": ["a", "b"], "i": ["x", "y"], "c": pa.array(column, pa.float64())})
         pq.write_table(table, tmp_path / "log.parquet")
         for source in (
             table,
             tmp_path / "log.parquet",
             table.to_pandas(),
-            pl.from_arrow(table),
             pl.from_arrow(table).lazy(),
         ):
             require_columns(source, Reading(**asked))
@@ -461,45 +391,33 @@ def test_fractions_that_are_all_missing_are_nothing(role: str, tmp_path: Path) -
                 assert events.read(source, Reading(**asked)).report.rows_left_out in (0, 2)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_are_there_are_not_refused(kind: str, tmp_path: Path) -> None:
-    """And the source can be read afterwards, also one that can be read once."""
-    source = getattr(Sources(tmp_path, NAMES), kind)(OTHERS)
-    asked: dict[str, Any] = {
-        "user": "u",
-        "item": "i",
-        **LOOKS["sums in a window"],
-        "where": "g = g1",
-        **SAID.get(kind, {}),
-    }
-    require_columns(source, Reading(**asked))
-    assert events.read(source, Reading(**asked)).report.rows == 0
-
-
 @pytest.mark.parametrize(
-    ("column", "role", "words"),
+    ("values", "asked", "words"),
     [
-        (pa.array([True]), "item", "of type BOOLEAN"),
-        (pa.array([True]), "value", "of type BOOLEAN"),
-        (pa.array([5]), "time", "time_unit="),
+        ([True], {"item": "c"}, "of type BOOLEAN"),
+        ([True], {"value": "c", "value_clip": 1.0}, "of type BOOLEAN"),
+        ([5], {"time": "c", "since": INSIDE}, "time_unit="),
     ],
 )
 def test_types_are_held_against_roles_without_a_row(
-    column: Any, role: str, words: str, tmp_path: Path
+    values: Any, asked: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     """Declared types that do not fit are public."""
-    table = pa.table({"u": ["a"], "i": ["x"], "c": column})
+    table = pa.table({"u": ["a"], "i": ["x"], "c": values})
     pq.write_table(table, tmp_path / "log.parquet")
-    asked: dict[str, Any] = {"user": "u", "item": "i", role: "c"}
-    asked |= {"value_clip": 1.0} if role == "value" else {"since": INSIDE} if role == "time" else {}
     for source in (tmp_path / "log.parquet", table, pl.from_arrow(table), table.to_pandas()):
         with pytest.raises(EventLogError, match=words):
-            require_columns(source, Reading(**asked))
+            require_columns(source, Reading(**{"user": "u", "item": "i", **asked}))
 
 
-@pytest.mark.parametrize("rows", [1_000, 200_000])
 @pytest.mark.parametrize(
-    "damage", [lambda whole: whole[:-20], lambda whole: whole[:-8], lambda whole: whole + b"x"]
+    ("damage", "rows"),
+    [
+        (lambda whole: whole[:-20], 1_000),
+        (lambda whole: whole[:-20], 200_000),
+        (lambda whole: whole[:-8], 1_000),
+        (lambda whole: whole + b"x", 1_000),
+    ],
 )
 def test_what_lies_below_a_header_decides_no_dry_run(
     tmp_path: Path, damage: Callable[[bytes], bytes], rows: int
@@ -513,8 +431,7 @@ def test_what_lies_below_a_header_decides_no_dry_run(
     require_columns(str(path), Reading(user="u", item="i"))
     with pytest.raises(EventLogError, match="its columns are 'u', 'i'"):
         require_columns(str(path), Reading(user="u", item="x"))
-    with pytest.raises(EventLogError, match="not a whole gzip"):
-        events.read(str(path), user="u", item="i")
+    refused(str(path), "not a whole gzip")
 
 
 def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
@@ -523,5 +440,4 @@ def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:
     """
     for held in (np.nan, 1.0):
         table = pd.DataFrame({"u": ["a", "b"], "i": np.full(2, held, dtype=np.longdouble)})
-        with pytest.raises(EventLogError, match="cannot be read"):
-            events.read(table, user="u", item="i")
+        refused(table, "cannot be read")

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 import pytest
+from event_oracle import plain
 
 import dpselect as dps
 import dpselect.app.events.counting as counting
@@ -42,14 +43,6 @@ GROUPED: dict[str, dict[str, Any]] = {
 }
 
 
-def shown(counts: Any) -> dict[str, Any]:
-    """All that was counted."""
-    plain = {name: getattr(counts, name) for name in type(counts).__slots__}
-    return {
-        name: held.tolist() if hasattr(held, "tolist") else held for name, held in plain.items()
-    }
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [{}, {"memory_limit": "64MiB", "buckets": 3}], ids=["direct", "parts"]
@@ -72,19 +65,19 @@ def test_every_count_of_the_pairs_is_that_of_a_reading(how: dict[str, Any], tmp_
         with events.pairs(path, user="u", item="i", **asked, **start, **how) as kept:
             for name in [*looks, *reversed(looks)]:
                 whole = events.read(LOG, user="u", item="i", **asked, **looks[name])
-                assert shown(kept.read(**looks[name])) == shown(whole), name
+                assert plain(kept.read(**looks[name])) == plain(whole), name
 
 
 def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
     """Two of them at a time; lists of one are not the other's; they end with the pairs."""
-    with events.pairs(LOG, user="u", item="i") as kept:
+    with (
+        events.pairs(LOG, user="u", item="i") as kept,
+        events.hold(LOG, user="u", item="i", clip=1.0) as alone,
+    ):
         bounded, clipped = kept.hold(max_items_per_user=2, salt="s"), kept.hold(clip=1.0)
-        with events.hold(LOG, user="u", item="i", clip=1.0) as alone:
-            for scores in (alone.scores(["é", "zoo"], clip=1.0), alone.scores(clip=1.0)):
-                names = None if scores.domain == "observed" else ["é", "zoo"]
-                again = clipped.scores(names, clip=1.0)
-                assert again._highest(9)[0] == scores._highest(9)[0]
-                assert (again._highest(9)[1] == scores._highest(9)[1]).all()
+        for names in (["é", "zoo"], None):
+            tops = [one.scores(names, clip=1.0)._highest(9) for one in (alone, clipped)]
+            assert len({str(top) for top in tops}) == 1
         assert bounded.scores()._highest(9)[1].sum() < clipped.scores()._highest(9)[1].sum()
         bounded.close()
         left = clipped.scores()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -31,32 +29,11 @@ def test_an_unknown_keyword_is_refused(reads: Any) -> None:
         reads("log.csv", Reading(user="u", item="i"), clip=1.0)
 
 
-def test_a_reading_does_what_its_fields_do_as_keywords(tmp_path: Path) -> None:
-    """Counts, bounds and salt are the same, and lists become tuples, so that it can be compared and
-    hashed.
-    """
-    path = tmp_path / "log.csv"
-    path.write_text("u,i,g\n" + "".join(f"{n % 7},{n % 11},{n % 3}\n" for n in range(200)))
-    asked: dict[str, Any] = {
-        "user": "u",
-        "item": ["i", "g"],
-        "max_items_per_user": 3,
-        "salt": "s",
-        "clip": [1.0, 2.0],
-    }
-    one, other = events.read(path, Reading(**asked)), events.read(path, **asked)
-    assert one.labels == other.labels
-    assert np.array_equal(one.clipped, other.clipped)
-    assert (
-        len(
-            {
-                Reading(**asked),
-                Reading(**asked | {"clip": (1.0, 2.0)}),
-                Reading(**asked | {"within": ["a", "b"]}),
-            }
-        )
-        == 2
-    )
+def test_lists_of_a_reading_become_tuples() -> None:
+    """So that it can be compared and hashed."""
+    asked: dict[str, Any] = {"user": "u", "item": ["i", "g"], "clip": [1.0, 2.0]}
+    assert {Reading(**asked), Reading(**asked | {"clip": (1.0, 2.0)})} == {Reading(**asked)}
+    assert Reading(**asked) != Reading(**asked | {"within": ["a", "b"]})
 
 
 def test_what_is_looked_at_is_not_in_the_repr() -> None:
@@ -96,11 +73,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**SUMS, "value": None}, "give both or neither"),
     *(
         ({**SUMS, "value_clip": clip}, "must be a number from 9.09")
-        for clip in (0, -3, (1, 2), (-1, 2, 3), float("nan"), True)
-    ),
-    *(
-        ({**SUMS, "value_clip": clip}, "must be a number from 9.09")
-        for clip in ("50", 2.0**60, 10**400)
+        for clip in (0, (1, 2), (-1, 2, 3), float("nan"), True, "50", 2.0**60, 10**400)
     ),
     ({**SUMS, "clip": 1.0}, "clip= is for counts"),
     ({**SUMS, "value": "x"}, "value='x' is not a column"),

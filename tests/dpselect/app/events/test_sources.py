@@ -99,25 +99,6 @@ def test_values_in_folders_names_are_data(tmp_path: Path) -> None:
     refused(tmp_path, r"'v' is not a column of parquet file .*i=\.\.\./x\.parquet", user="v")
 
 
-def test_files_agree_by_what_they_write(tmp_path: Path) -> None:
-    """Integers in one file and text in another are compared by their text, and 7 is one item; a
-    column must be in all files.
-    """
-    pl.DataFrame({"u": [1], "i": [7]}).write_parquet(tmp_path / "a.parquet")
-    pl.DataFrame({"u": [1], "i": ["7"]}).write_parquet(tmp_path / "b.parquet")
-    (tmp_path / "c.jsonl").write_text('{"u": 1, "i": 7}\n')
-    (tmp_path / "d.jsonl").write_text('{"u": 1, "i": "7"}\n')
-    for one, other in (
-        ("a.parquet", "b.parquet"),
-        ("a.parquet", "c.jsonl"),
-        ("c.jsonl", "d.jsonl"),
-    ):
-        found = events.read([tmp_path / one, tmp_path / other], user="u", item="i")
-        assert (found.labels, found.counts.tolist()) == (("7",), [1])
-    with pytest.raises(EventLogError, match="'i2' is not a column of parquet file"):
-        events.read(tmp_path, user="u", item="i2")
-
-
 def test_a_stream_is_never_whole_in_memory() -> None:
     """Batches of an Arrow stream are asked for one by one, and gone when the next comes."""
     import weakref

@@ -4,9 +4,8 @@ columns as one label.
 
 from __future__ import annotations
 
-import csv
-import itertools
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -62,27 +61,23 @@ def test_times_as_warehouses_export_them() -> None:
     )
 
 
-@pytest.mark.slow
 def test_typed_columns_are_read_by_their_type(tmp_path: Path) -> None:
     """Timestamps with a zone are instants, those without and dates are of the wall, and numbers are
     what is said.
     """
-    instants = [
-        datetime(2024, 10, 26, 21, 59, 59, tzinfo=UTC),
-        datetime(2024, 10, 26, 22, tzinfo=UTC),
-        datetime(2024, 10, 27, 23, tzinfo=UTC),
-    ]
+    instants = [datetime(2024, 10, 26, 21, 59, 59, tzinfo=UTC)]
+    instants += [datetime(2024, 10, day, hour, tzinfo=UTC) for day, hour in ((26, 22), (27, 23))]
     walls = [datetime(2024, 10, 26, 23, 59, 59), datetime(2024, 10, 27), datetime(2024, 10, 28)]
-    sources = [frame(instants), frame(instants).to_pandas(), frame(walls), frame(walls).to_pandas()]
-    sources += [source.astype({"t": "category"}) for source in sources[1::2]]
-    for source in sources:
-        assert seen(source, **DAY) == [1]
+    for source in (frame(instants), frame(walls)):
+        typed = source.to_pandas()
+        for one in (source, typed, typed.astype({"t": "category"})):
+            assert seen(one, **DAY) == [1]
     assert seen(frame([moment.date() for moment in walls]), **DAY) == [1]
-    seconds = [int(moment.timestamp()) for moment in instants]
-    frame(seconds).write_csv(tmp_path / "s.csv")
-    for source in (frame(seconds), tmp_path / "s.csv"):
-        assert seen(source, **DAY, time_unit="s") == [1]
-    assert seen(frame([1000 * second for second in seconds]), **DAY, time_unit="ms") == [1]
+    for unit, size in (("s", 1), ("ms", 1000)):
+        numbers = frame([size * int(moment.timestamp()) for moment in instants])
+        numbers.write_csv(tmp_path / "numbers.csv")
+        for one in (numbers, tmp_path / "numbers.csv"):
+            assert seen(one, **DAY, time_unit=unit) == [1]
 
 
 def test_an_end_may_be_missing_and_may_have_an_offset() -> None:
@@ -103,62 +98,49 @@ def test_events_without_a_time_are_left_out() -> None:
     assert (read.report.rows, read.report.rows_left_out) == (2, 1)
 
 
-EMPTY, FULL = {"since": "2030-01-01"}, {"since": "2024-01-01"}
+def refusal(read: Callable[..., Any], *given: Any, **asked: Any) -> str | None:
+    """What is said by whatever refuses; None if nothing does."""
+    try:
+        read(*given, **asked)
+    except EventLogError as error:
+        return str(error)
+    return None
 
 
 SUM = {"value": "v", "value_clip": 5}
 
 
-@pytest.mark.fast(4)
 @pytest.mark.parametrize(
-    ("rows", "options", "words"),
+    ("first", "second", "options", "words"),
     [
-        ([{"u": 1, "i": 7}, {"u": 2, "i": 7.5}], {}, "neither text nor whole numbers"),
-        ([{"u": 1, "i": 7}, {"u": True, "i": 7}], {}, "neither text nor whole numbers"),
-        ([{"u": 1, "i": 7, "v": 1}, {"u": 1, "i": 7, "v": SECRET}], SUM, "not a finite number"),
-        ([{"u": 1, "i": 7, "v": 1}, {"i": 7, "v": "nan"}], SUM, "not a finite number"),
-        ([{"u": 1, "i": None}, {"u": 1, "i": None}], {}, None),
-        ([{"u": 1, "i": 7, "v": None}] * 2, SUM, None),
-        ([{"u": 1, "i": 7}] * 2, SUM, None),
-        ([{"u": 1, "i": 7}, {"u": 1}], {}, None),
+        ({"i": 7}, {"i": 7.5}, {}, "neither text nor whole numbers"),
+        ({"i": 7, "v": 1}, {"v": SECRET}, SUM, "not a finite number"),
+        ({"i": None}, {}, {}, None),
+        ({"i": 7, "v": None}, {"i": 7}, SUM, None),
     ],
 )
 def test_a_refusal_does_not_depend_on_the_window(
-    rows: list[dict[str, Any]], options: dict[str, Any], words: str | None, tmp_path: Path
+    first: Any, second: Any, options: dict[str, Any], words: str | None, tmp_path: Path
 ) -> None:
     """What is malformed is looked for in the whole log, and a column may be empty in the window:
     all windows alike, before any period that the log is cut into.
     """
-    log, days = tmp_path / "l.jsonl", ["2024-01-01", "2024-02-01"]
-    log.write_text(
-        "\n".join(json.dumps({"t": day, **row}) for row, day in zip(rows, days, strict=True))
-    )
-    asked: list[dict[str, Any]] = [EMPTY, FULL, {"until": "2024-01-15"}, {"since": "2024-01-15"}]
-    said = set[str | None]()
-    for ask, ends in itertools.product(
-        [events.read] if options else [events.read, events.hold], asked
-    ):
-        try:
-            ask(log, user="u", item="i", time="t", **options, **ends)  # type: ignore[operator]
-            said.add(None)
-        except EventLogError as error:
-            said.add(str(error))
-    for since in ("2024-01-01", "2023-12-31"):
-        reading = events.Reading(
-            user="u", item="i", time="t", since=since, until="2024-01-03", **options
-        )
-        assert reading.window is not None
-        try:
-            with split(log, reading, list(periods(reading.window, "day"))) as parts:
-                said |= {
-                    None
-                    for part in parts.values()
-                    if events.read(part, user="u", item="i", **options)
-                }
-        except EventLogError as error:
-            said.add(str(error))
-    assert len(said) == 1
-    assert (said == {None}) if words is None else words in str(said)
+    log = tmp_path / "l.jsonl"
+    rows = [{"t": "2024-01-01", "u": 1, **first}, {"t": "2024-02-01", "u": 1, **second}]
+    log.write_text("\n".join(map(json.dumps, rows)))
+    asked: dict[str, Any] = {"user": "u", "item": "i", **options}
+
+    def cut(since: str) -> None:
+        with cut_by_day(log, since, "2024-01-03", **options) as parts:
+            for part in parts.values():
+                events.read(part, **asked)
+
+    said = {refusal(cut, since) for since in ("2024-01-01", "2023-12-31")}
+    for ends in ({"since": "2030-01-01"}, {"until": "2024-01-15"}, {"since": "2024-01-15"}):
+        for read in [events.read] if options else [events.read, events.hold]:
+            said.add(refusal(read, log, **asked, time="t", **ends))
+    (only,) = said
+    assert only is None if words is None else words in str(only)
 
 
 @pytest.mark.parametrize(
@@ -203,19 +185,25 @@ def test_periods_are_named_as_a_ledger_names_them() -> None:
 
 
 def test_files_without_an_event_in_any_period_are_cut_like_others(tmp_path: Path) -> None:
-    """Were they refused, the first event in a period would tell of itself, for free."""
+    """Were they refused, the first event in a period would tell of itself, for free. The labels of
+    a public list are as it writes them, though the type of nobody's items is none.
+    """
     files = [tmp_path / f"{number}.csv" for number in range(2)]
     for file in files:
         file.write_text("u,i,t\nann,zoo,2020-01-01\n")
-    with cut_by_day(files, "2024-01-01", "2024-01-02") as parts:
-        assert [events.read(part, user="u", item="i").report.rows for part in parts.values()] == [0]
+    listed: list[Any] = ["1", 2]
+    for source in (files, frame(["2020-01-01"])):
+        with cut_by_day(source, "2024-01-01", "2024-01-02") as parts:
+            (part,) = parts.values()
+            scores = events.read(part, user="u", item="i").scores(listed)
+            assert (scores.labels, scores.values.tolist()) == (("1", 2), [0, 0])
+            with events.hold(part, user="u", item="i") as held:
+                drawn = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0).select(held.scores(listed))
+                assert {*(drawn.labels or ())} == {*listed}
 
 
-def cut_by_day(
-    source: Any, since: str, until: str, zone: str = "UTC", group: str | None = None
-) -> Any:
+def cut_by_day(source: Any, since: str, until: str, zone: str = "UTC", **about: Any) -> Any:
     """The parts of a log, a day each."""
-    about = {} if group is None else {"group": group, "max_groups_per_user": 1}
     reading = events.Reading(
         user="u", item="i", **about, time="t", since=since, until=until, time_zone=zone
     )
@@ -238,72 +226,6 @@ def test_a_day_that_a_zone_skipped_is_no_period() -> None:
     assert found == {"2011-12-29": (0,), "2011-12-31": (1, 3)}
 
 
-def logged(rows: list[tuple[Any, Any, Any, str]], form: str, folder: Path) -> Any:
-    table = pl.DataFrame(rows, schema=["u", "i", "g", "t"], orient="row")
-    if form == "table":
-        return table
-    table.write_ndjson(folder / "log.jsonl")
-    return folder / "log.jsonl"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["table", "jsonl"])
-@pytest.mark.parametrize("listed", [[1, 2], ["1", "2"], ["2", 1]])
-@pytest.mark.parametrize("days", [1, 0])
-def test_an_empty_day_reads_as_one_with_an_event(
-    form: str, listed: list[Any], days: int, tmp_path: Path
-) -> None:
-    """Labels of public items and groups are as their lists write them, whether anybody was there or
-    not.
-    """
-    rows = [("a", 1, 5, "2024-01-01")] * days
-    found = []
-    for more in ([], [("e", 2, 6, "2024-01-02")]):
-        source = logged([*rows, ("x", 1, 5, "2023-12-31"), *more], form, tmp_path)
-        with cut_by_day(source, "2024-01-01", "2024-01-03", group="g") as parts:
-            part, groups = (
-                parts["2024-01-02"],
-                {"group": "g", "groups": ["5", 6], "max_groups_per_user": 1},
-            )
-            with events.hold(part, user="u", item="i") as held:
-                drawn = (
-                    dps.OneshotTopK(k=2, noise="gumbel", scale=1.0)
-                    .select(held.scores(listed))
-                    .labels
-                    or ()
-                )
-            cells = events.read(part, user="u", item="i", **groups).scores(listed)
-            labels = [
-                events.read(part, user="u", item="i").scores(listed).labels,
-                events.read(part, user="u", item="i", within=listed).labels,
-                tuple(sorted(drawn, key=listed.index)),
-                *(scores.labels for scores in cells.by_group.values()),
-            ]
-            found.append((labels, list(cells.by_group)))
-    assert found == [([tuple(listed)] * 5, ["5", 6])] * 2
-    with cut_by_day(source, "2024-01-01", "2024-01-03") as parts:
-        assert events.read(parts["2024-01-02"], user="u", item="i").scores(
-            listed
-        ).values.tolist() == [int(str(label) == "2") for label in listed]
-
-
-@pytest.mark.slow
-def test_a_catalog_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
-    """Such an entry counts 0, whether the log's type or its values alone say integers: rows may
-    have told the type.
-    """
-    rows = [("a", 1, 5, "2024-01-01")]
-    for form in ("table", "jsonl"):
-        with cut_by_day(logged(rows, form, tmp_path), "2024-01-01", "2024-01-03") as parts:
-            found = [
-                events.read(part, user="u", item="i").scores(["1", "x7"]).values.tolist()
-                for part in parts.values()
-            ]
-            with events.hold(parts["2024-01-01"], user="u", item="i", within=["x7"]) as held:
-                assert held.scores(["x7"]).candidates == 1
-        assert found == [[1, 0], [0, 0]]
-
-
 PAIRS = [
     (1, "DE", "Berlin"),
     (2, "DE", "Berlin"),
@@ -315,20 +237,15 @@ PAIRS = [
 ]
 
 
-def test_several_columns_are_one_item() -> None:
-    """The label is a record of CSV: no two items are written alike, and a reader of CSV takes it
-    apart; nulls make no item.
-    """
-    read = events.read(
-        pl.DataFrame(PAIRS, schema=["u", "a", "b"], orient="row"), user="u", item=["a", "b"]
-    )
-    expected = {("DE", "Berlin"): 2, ("a,b", "c"): 1, ("a", "b,c"): 1, ('q"', "x"): 1, ("", "y"): 1}
-    counted = dict(zip(read.labels, read.counts.tolist(), strict=True))
-    assert {
-        tuple(next(csv.reader([str(label)]))): count for label, count in counted.items()
-    } == expected
-    assert read.scores([("DE", "Berlin"), ("a", "b,c"), ("FR", "Paris")]).values.tolist() == [
+def test_a_list_names_an_item_of_several_columns_by_its_parts() -> None:
+    """No two items are written alike: how they are is a law of test_neighbors.py."""
+    log = pl.DataFrame(PAIRS, schema=["u", "a", "b"], orient="row")
+    read = events.read(log, user="u", item=["a", "b"])
+    assert read.scores(
+        [("DE", "Berlin"), ("a", "b,c"), ("", "y"), ("FR", "Paris")]
+    ).values.tolist() == [
         2,
+        1,
         1,
         0,
     ]

@@ -82,27 +82,28 @@ def test_a_condition_means_the_same_for_text_and_integers(kind: str, tmp_path: P
         assert counted(log, text) == Counter(row[1] for row in ROWS if holds(row)), text
 
 
+def log_of(server: str, columns: str, *rows: tuple[Any, ...]) -> None:
+    """Lay a table of these rows on the server."""
+    import psycopg
+    import sqlalchemy
+
+    host = str(sqlalchemy.make_url(server).query["host"])
+    with psycopg.connect(host=host, user="postgres", autocommit=True) as link:
+        link.execute("DROP TABLE IF EXISTS public.log")
+        link.execute(f"CREATE TABLE public.log ({columns})")
+        values = ", ".join(["%s"] * len(rows[0]))
+        link.cursor().executemany(f"INSERT INTO log VALUES ({values})", rows)
+
+
 def test_postgresql(postgres: str) -> None:
     """A server's columns have their own types; a condition is compared here, and nothing of it
     reaches the server.
     """
-    import psycopg
-    import sqlalchemy
-
-    with psycopg.connect(
-        host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True
-    ) as link:
-        link.execute("DROP TABLE IF EXISTS public.log")
-        link.execute(
-            "CREATE TABLE public.log (who text, what text, device text, price int, paid boolean,"
-            " day date)"
-        )
-        with link.cursor() as cursor:
-            cursor.executemany("INSERT INTO log VALUES (%s, %s, %s, %s, true, '2024-05-01')", ROWS)
-    for text, holds in ASKED.items():
+    columns = "who text, what text, device text, price int, paid boolean, day date"
+    log_of(postgres, columns, *((*row, True, "2024-05-01") for row in ROWS))
+    always = {"paid = true": lambda _: True, "day = 2024-05-01": lambda _: True}
+    for text, holds in (ASKED | always).items():
         assert counted(postgres, text) == Counter(row[1] for row in ROWS if holds(row)), text
-    for text in ("paid = true", "day = 2024-05-01"):
-        assert counted(postgres, text) == Counter(row[1] for row in ROWS), text
     assert counted(postgres, "device = '; DROP TABLE log; --") == {}
     assert counted(postgres, "paid = t") == {}
 
@@ -185,29 +186,20 @@ def test_numbers_are_equal_to_numbers(tmp_path: Path) -> None:
     So it makes no difference whether a column of pandas is of integers, or of fractions because a
     row lacks one.
     """
-    typed = table()
-    made = [typed, *(typed.assign(price=typed["price"].astype(kind)) for kind in (float, object))]
-    (tmp_path / "log.parquet").unlink(missing_ok=True)
+    made = [table(), *(table().astype({"price": kind}) for kind in (float, object))]
     made[1].to_parquet(tmp_path / "log.parquet")
-    for log in [*made, tmp_path / "log.parquet"]:
-        for one in ("price = 7", "price = 7.0", "price = 7e0"):
-            assert counted(log, one) == {"zoo": 2}
-        assert counted(log, ["price >= 7", "price < 8"]) == {"zoo": 2}
-        assert (
-            counted(log, ["price = 07"])
-            == counted(log, "price = seven")
-            == counted(log, "price = 7.5")
-            == {}
-        )
-        for one in ("price != seven", "price != 7.5"):
-            assert sum(counted(log, one).values()) == 6
-        assert counted(log, "price != 7.0") == {"pier": 1, "zoo": 1, "park": 2}
     with sqlite3.connect(tmp_path / "real.db") as connection:
         connection.execute("CREATE TABLE log (who TEXT, what TEXT, price REAL)")
-        connection.execute("INSERT INTO log VALUES ('ann', 'zoo', 1.0)")
+        rows = [(row[0], row[1], row[3]) for row in ROWS]
+        connection.executemany("INSERT INTO log VALUES (?, ?, ?)", rows)
     connection.close()
-    for one in ("price = 1", "price = 1.0", "price >= 1", "price != 2", "price != x"):
-        assert counted(f"sqlite:///{tmp_path / 'real.db'}", one) == {"zoo": 1}
+    for log in (*made, tmp_path / "log.parquet", f"sqlite:///{tmp_path / 'real.db'}"):
+        for one in ("price = 7e0", ["price >= 7", "price < 8.0"]):
+            assert counted(log, one) == {"zoo": 2}
+        for one in ("price = 07", "price = 7.5"):
+            assert counted(log, one) == {}
+        assert counted(log, "price != seven") == {"zoo": 3, "pier": 1, "park": 2}
+        assert counted(log, "price != 7.0") == {"pier": 1, "zoo": 1, "park": 2}
 
 
 ODD: list[Any] = [
@@ -228,36 +220,23 @@ ODD: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "odd = 7",
-        "odd != x",
-        "odd >= 7",
-        "odd = true",
-        "odd = 2024-05-01",
-        "odd.a = 7",
-        "odd.b != 1",
-    ],
-)
+@pytest.mark.parametrize("text", ["odd = 7", "odd != x", "odd >= 7", "odd.a = 7"])
 def test_what_cannot_be_compared_satisfies_nothing(text: str, tmp_path: Path) -> None:
     """Whatever its type and whatever stands in the other rows: it refuses no log, and decides
     nothing about them.
     """
-    for values in ([odd] for odd in ODD):
-        alone = counted(
-            pd.DataFrame({"who": ["a"], "what": ["i"], "odd": pd.Series(values, dtype=object)}),
-            text,
-        )
-        more = [odd for odd in ODD if odd is not values[0]]
+    for order in (ODD, ODD[::-1]):
         whole = pd.DataFrame(
             {
                 "who": "a",
                 "what": [f"i{at}" for at in range(len(ODD))],
-                "odd": pd.Series([*values, *more], dtype=object),
+                "odd": pd.Series(order, dtype=object),
             }
         )
-        assert ("i0" in counted(whole, text)) == bool(alone), values
+        found = counted(whole, text)
+        for at in range(0, len(ODD), 2):
+            alone = whole[at : at + 1]
+            assert (f"i{at}" in found) == bool(counted(alone, text)), order[at]
     shown = [odd for odd in ODD if isinstance(odd, str | bool | int | list | dict)]
     lines = [json.dumps({"who": "a", "what": f"i{at}", "odd": odd}) for at, odd in enumerate(shown)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines))
@@ -265,37 +244,6 @@ def test_what_cannot_be_compared_satisfies_nothing(text: str, tmp_path: Path) ->
     for at, line in enumerate(lines):
         (tmp_path / "one.jsonl").write_text(line)
         assert (f"i{at}" in found) == bool(counted(tmp_path / "one.jsonl", text)), line
-
-
-@pytest.mark.parametrize(
-    "typed",
-    [
-        pa.array([b"x"]),
-        pa.array([[1]]),
-        pa.array([{"a": 1}]),
-        pa.array([datetime(2024, 5, 1)]),
-        pa.nulls(1),
-        pa.array([[None]]),
-    ],
-    ids=str,
-)
-def test_no_type_of_a_column_refuses_a_condition(typed: pa.Array, tmp_path: Path) -> None:
-    """A declared type whose values compare with nothing is a column of values that satisfy
-    nothing.
-    """
-    log = pa.table({"who": ["a"], "what": ["i"], "odd": typed})
-    pq.write_table(log, tmp_path / "log.parquet")
-    for one in (log, tmp_path / "log.parquet", pl.from_arrow(log)):
-        for text in ("odd = x", "odd != x", "odd < 5"):
-            assert counted(one, text) == {}
-
-
-def test_a_field_that_no_event_has_is_one_of_nulls(tmp_path: Path) -> None:
-    """JSON lines have no header: were it refused, whether anybody has a field could be asked
-    for.
-    """
-    assert counted(source("json", tmp_path), "devise = phone") == {}
-    assert counted(source("json", tmp_path), "device.maker != phone") == {}
 
 
 @pytest.mark.parametrize("name", ["a..b", ".a", "a."])
@@ -318,15 +266,20 @@ def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
     """Conditions are the asker's: what they leave out is checked like the rest, or refusals would
     tell where it is.
     """
-    log = tmp_path / "log.csv"
+    log, lines = tmp_path / "log.csv", tmp_path / "log.jsonl"
     log.write_text(
         "who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n"
     )
+    lines.write_text('{"who": "a", "what": "i", "device": "phone"}\n{"who": "b", "what": 1.5}')
     window = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
-    with pytest.raises(EventLogError, match="not a time"):
-        counted(log, "device = phone", **window)
-    with pytest.raises(EventLogError, match="finite number"):
-        counted(log, "device = phone", value="paid", value_clip=5.0)
+    for source, more, words in (
+        (log, window, "not a time"),
+        (log, {"value": "paid", "value_clip": 5.0}, "finite number"),
+        (lines, {}, "neither text nor whole numbers"),
+        (lines, {"null": "1.5"}, "neither text nor whole numbers"),
+    ):
+        with pytest.raises(EventLogError, match=words):
+            counted(source, "device = phone", **more)
 
 
 def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
@@ -352,9 +305,9 @@ def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
     assert counted(log, "device != phone", null=["Phone", "o'neil"]) == {"park": 1}
 
 
-def satisfying(engine: Engine, log: Any, where: Any) -> list[str]:
+def satisfying(engine: Engine, log: Any, where: Any, **said: Any) -> list[str]:
     """The users of events that satisfy conditions."""
-    found = rows(engine, events.Reading(user="who", item="what", where=where).given(log))
+    found = rows(engine, events.Reading(user="who", item="what", where=where, **said).given(log))
     return [
         row[0]
         for row in engine.run(
@@ -363,43 +316,31 @@ def satisfying(engine: Engine, log: Any, where: Any) -> list[str]:
     ]
 
 
-KINDS_OF_COLUMNS: dict[str, tuple[Callable[[int], Any], list[str]]] = {
-    "int": (int, ["x = 7", "x != 7.0", "x >= 10", "x < 7e0", "x = 07", "x = 1e30", "x != y"]),
-    "numpy ints": (np.int64, ["x = 7.0", "x != 7", "x >= 10", "x <= 7.5", "x != nan"]),
-    "unsigned": (
-        lambda n: np.uint64(2**40 + n),
-        ["x = 1099511627783", "x > 1.09951162778e12", "x != 1099511627783"],
-    ),
-    "float": (lambda n: n / 4, ["x = 1.75", "x != 1.750", "x < 2", "x = 7", "x = 1", "x != inf"]),
-    "numpy floats": (lambda n: np.float64(n / 4), ["x = 1.75", "x < 2", "x >= 1.5", "x != 2e0"]),
-    "short floats": (
-        lambda n: np.float32(n / 10),
-        ["x = 0.5", "x = 0.7", "x < 1", "x != 0.7", "x != x"],
-    ),
-    "halves": (lambda n: np.float16(n / 4), ["x = 1.75", "x < 2", "x != 1.75"]),
-    "bool": (lambda n: n % 3 == 0, ["x = true", "x != true", "x = True", "x = 1", "x > 0"]),
-    "numpy bools": (lambda n: np.bool_(n % 3 == 0), ["x = true", "x != true", "x = 1", "x > 0"]),
-    "str": (lambda n: f"{n:02}", ["x = 07", "x != 07", "x = 7", "x >= 10"]),
-    "numpy str": (lambda n: np.str_(n), ["x = 7", "x != 7", "x = 7.0", "x >= 10"]),
-    "date": (lambda n: date(2024, 5, 1 + n), ["x = 2024-05-07", "x != 2024-05-07", "x > 1"]),
-    "Timestamp": (
-        lambda n: pd.Timestamp(2024, 5, 1 + n),
-        ["x = 2024-05-07", "x != 2024-05-07", "x > 1"],
-    ),
-    "datetime64": (lambda n: np.datetime64("2024-05-01", "ns") + n, ["x != y", "x > 1"]),
-    "timedelta": (lambda n: np.timedelta64(n, "D"), ["x != y", "x > 1"]),
-    "Decimal": (lambda n: Decimal(n) / 4, ["x = 1.75", "x != 1.75", "x < 2"]),
+KINDS_OF_COLUMNS: dict[str, Callable[[int], Any]] = {
+    "nothing": lambda _: None,  # that user's value is the type
+    "int": int,
+    "numpy ints": np.int64,
+    "unsigned": np.uint64,
+    "float": lambda n: n / 4,
+    "short floats": lambda n: np.float32(n / 10),
+    "bool": lambda n: n % 3 == 0,
+    "numpy bools": lambda n: np.bool_(n % 3 == 0),
+    "str": "{:02}".format,
+    "date": lambda n: date(2024, 5, 1 + n),
+    "Timestamp": lambda n: pd.Timestamp(2024, 5, 1 + n),
+    "timedelta": lambda n: np.timedelta64(n, "D"),
+    "Decimal": lambda n: Decimal(n) / 4,
 }
+DECLARED = ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"]
+OF_X: list[Any] = ["x = 7", "x != 7.0", "x >= 1.75", "x = 07", "x = 0.7", "x = true"]
+OF_X += ["x = 2024-05-07", ["x != y", "x < 7.5"]]
 ADDED: list[Any] = [
     "n/a",
-    "",
     None,
     pd.NA,
-    pd.NaT,
     float("nan"),
     [1],
     {"a": 1},
-    10**30,
     10**2000,
     7,
     7.0,
@@ -407,52 +348,41 @@ ADDED: list[Any] = [
     b"7",
     1j,
 ]
-ADDED += [
-    np.int64(7),
-    np.bool_(True),
-    np.float32(0.7),
-    np.datetime64("2024-05-01"),
-    np.timedelta64(1, "D"),
-    date(2024, 5, 7),
-]
-ADDED += [
-    datetime(2024, 5, 7),
-    pd.Period("2024-01"),
-    pd.Interval(0, 1),
-    Decimal("1e999999999"),
-    Decimal("NaN"),
-]
+ADDED += [np.bool_(True), np.float32(0.7), np.datetime64("2024-05-01"), date(2024, 5, 7)]
+ADDED += [pd.Period("2024-01"), pd.Interval(0, 1), Decimal("1e999999999"), Decimal("NaN")]
+ADDED += [pd.Timedelta(days=1), np.longdouble(2), np.float16(2)]
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_COLUMNS)
+@pytest.mark.parametrize("kind", [*KINDS_OF_COLUMNS, *DECLARED])
 def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
     """One user's value decides which type a column of pandas has, and none of the rows of others
-    that satisfy a condition.
+    that satisfy a condition; nor does a type that was declared.
     """
-    made, asked = KINDS_OF_COLUMNS[kind]
+    made, rest = KINDS_OF_COLUMNS.get(kind, int), ADDED[: 2 if kind in DECLARED else None]
     held = [{"who": f"u{n}", "what": f"i{n % 3}", "x": made(n)} for n in range(20)]
-    asks: list[Any] = [*asked, ["x = 7", "x != 7.0"], ["x = 7", "x = 7.0"]]
     typed = pd.DataFrame(held)
     logs = [("as objects", typed.assign(x=pd.Series([row["x"] for row in held], dtype=object)))]
     logs += [
         (repr(value), pd.DataFrame([*held, {"who": "eve", "what": "zoo", "x": value}]))
-        for value in ADDED
+        for value in rest
     ]
     logs += [("no key", pd.DataFrame([*held, {"who": "eve", "what": "zoo"}]))]
+    if kind in DECLARED:
+        typed = typed.astype({"x": kind})
     with opened() as engine:
-        for ask in asks:
+        for at, ask in enumerate(OF_X):
             alone = satisfying(engine, typed, ask)
-            for name, log in logs:
+            # each log meets every third condition, the next two the others
+            for name, log in logs[at % 3 :: 3]:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (
                     ask,
                     name,
                 )
 
 
-BESIDE: list[Any] = [None, "text", 3, 3.0, True]
+BESIDE: list[Any] = [None, "text", 3.0, True]
 OF_NUMBERS: list[tuple[str, dict[str, Any]]] = [
     ("x = 3", {}),
-    ("x = 3.0", {}),
     ("n = 3.0", {}),
     ("x != 3", {}),
     ("x >= 3", {"null": "3"}),
@@ -469,58 +399,18 @@ def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
         {"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]}
     )
     held.to_parquet(tmp_path / "a.parquet")
-    for ask, said in OF_NUMBERS:
-        found = set[tuple[str, ...]]()
-        for value in BESIDE:
-            eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
-            eve.to_parquet(tmp_path / "b.parquet")
-            objects = held.astype({"x": object, "n": object})
-            together = pd.concat([objects, eve.astype({"x": object, "n": object})])
-            for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
-                with opened() as engine:
-                    given = events.Reading(user="who", item="what", where=ask, **said).given(log)
-                    one = rows(engine, given)
-                    users = engine.run(
-                        f"SELECT u FROM ({one.sql}) WHERE {one.kept} ORDER BY u", what="log"
-                    )
-                found.add(tuple(user for (user,) in users if user != "eve"))
-        assert len(found) == 1, (ask, said, found)
-
-
-@pytest.mark.parametrize(
-    "typed", ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"]
-)
-def test_types_of_pandas_compare_as_their_values_do(typed: str) -> None:
-    """With a declared type, or as objects: the same rows satisfy a condition."""
-    log = pd.DataFrame(
-        {"who": [f"u{n}" for n in range(20)], "what": "i", "x": pd.Series(range(20)).astype(typed)}
-    )
     with opened() as engine:
-        for ask in ("x = 7", "x = 7.0", "x != 7", "x >= 7", "x < 7.5", "x != y", "x = 07"):
-            assert satisfying(engine, log, ask) == satisfying(
-                engine, log.assign(x=log["x"].astype(object)), ask
-            ), ask
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        pd.Period("2024-01"),
-        pd.Interval(0, 1),
-        1j,
-        pd.Timedelta(days=1),
-        np.longdouble(2),
-        np.float16(2),
-    ],
-    ids=repr,
-)
-def test_no_type_that_pandas_finds_in_rows_refuses_a_condition(value: Any) -> None:
-    """Of a column that only one user fills, that user's value is the type."""
-    held = [{"who": f"u{n}", "what": "i", "x": None} for n in range(3)]
-    log = pd.DataFrame([*held, {"who": "eve", "what": "i", "x": value}])
-    for typed in (log, log[3:], log.assign(x=log["x"].astype("category"))):
-        assert counted(typed, "x = 1") == {}
-        assert counted(typed, "x = 2") == ({"i": 1} if isinstance(value, np.floating) else {})
+        for ask, said in OF_NUMBERS:
+            found = set[tuple[str, ...]]()
+            for value in BESIDE:
+                eve = pd.DataFrame({"who": ["eve"], "what": ["i"], "x": [value], "n": [value]})
+                eve.to_parquet(tmp_path / "b.parquet")
+                objects = {"x": object, "n": object}
+                together = pd.concat([held.astype(objects), eve.astype(objects)])
+                for log in ([tmp_path / "a.parquet", tmp_path / "b.parquet"], together):
+                    users = satisfying(engine, log, ask, **said)
+                    found.add(tuple(user for user in users if user != "eve"))
+            assert len(found) == 1, (ask, said, found)
 
 
 @pytest.mark.parametrize("form", ["{}", "[{}]", "{{'length': {}}}"])
@@ -556,7 +446,10 @@ NOTES: dict[str, Any] = {
     "the field": pa.array([{"flag": 2}]),
     "another field": pa.array([{"other": 1}]),
     "a list": pa.array([[{"other": 1}]]),
+    "a list of nulls": pa.array([[None]]),
     "text within": pa.array([{"flag": "x"}]),
+    "bytes": pa.array([b"x"]),
+    "a time": pa.array([datetime(2024, 5, 1)]),
     "a map": pa.array([[("flag", 1)]], pa.map_(pa.string(), pa.int64())),
 }
 
@@ -564,22 +457,28 @@ NOTES: dict[str, Any] = {
 @pytest.mark.parametrize("note", NOTES)
 def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Path) -> None:
     """Rows decide it where a writer takes types from them: a field that is not there is one of
-    nulls, in a dry run, too.
+    nulls, in a dry run, too; and a type whose values compare with nothing satisfies nothing.
     """
     log = pa.table({"who": ["a"], "what": ["i"], "note": NOTES[note]})
     pq.write_table(log, tmp_path / "log.parquet")
     connection = duckdb.connect()
-    made = [tmp_path / "log.parquet", [tmp_path / "log.parquet"], log, connection.from_arrow(log)]
+    others = [connection.from_arrow(log)]
     if note != "a map":
-        made += [pl.from_arrow(log), pl.from_arrow(log).lazy()]
-    for one in made:
-        for text in ("note.flag = 1", "note.flag.deeper = 1"):
-            reading = events.Reading(user="who", item="what", where=text)
-            events.require_columns(one, reading)
+        others += [pl.from_arrow(log), pl.from_arrow(log).lazy()]
+    turn = [*NOTES].index(note) % len(others)
+    made = [tmp_path / "log.parquet", log, others[turn]]
+    for at, one in enumerate(made):
+        asked = ["note.flag = 1"] + ["note.flag.deeper = 1"] * (at < 2)
+        if note not in ("text", "a number"):
+            asked += [["note = y"], ["note != y"], ["note < 5"]][at]
+        for text in asked:
+            events.require_columns(one, events.Reading(user="who", item="what", where=text))
             assert counted(one, text) == {}
         with pytest.raises(EventLogError, match=r"where='nota\.flag' is not a column"):
             counted(one, "nota.flag = 1")
     connection.close()
+    # lines of JSON have no header: were it refused, whether anybody has a field could be asked for
+    assert counted(source("json", tmp_path), "devise.maker != phone") == {}
 
 
 LONG = {
@@ -619,19 +518,12 @@ def test_a_long_text_of_sqlite_refuses_no_condition(tmp_path: Path) -> None:
 
 def test_a_long_text_of_postgresql_refuses_no_condition(postgres: str) -> None:
     """The server cuts it, and sends nothing of what is not compared."""
-    import psycopg
-    import sqlalchemy
-
-    with psycopg.connect(
-        host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True
-    ) as link:
-        link.execute("DROP TABLE IF EXISTS public.log")
-        link.execute(
-            "CREATE TABLE public.log (who text, what text, x text, v varchar, n jsonb, c char(3))"
-        )
-        long = "INSERT INTO log VALUES ('eve', 'zoo', %s, %s, %s, '1')"
-        link.execute("INSERT INTO log VALUES ('a', 'i', '1', '1', '1', '1')")
-        link.execute(long, (LONG["text"], LONG["a number"], json.dumps({"a": LONG["text"]})))
+    log_of(
+        postgres,
+        "who text, what text, x text, v varchar, n jsonb, c char(3)",
+        ("a", "i", "1", "1", "1", "1"),
+        ("eve", "zoo", LONG["text"], LONG["a number"], json.dumps({"a": LONG["text"]}), "1"),
+    )
     for where, holds in LONG_ASKED.items():
         for column in "xv":
             assert ("zoo" in counted(postgres, column + where[1:])) is holds, (column, where)
