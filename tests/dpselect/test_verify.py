@@ -68,6 +68,7 @@ def test_the_worst_case_of_the_exponential_mechanism() -> None:
     assert worst.pairs == 2 * (6 * 7 * 2 + 6 * 6)
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_judged_by_its_draws() -> None:
     """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and exceeds a claim
     of a quarter of it.
@@ -76,9 +77,14 @@ def test_a_mechanism_is_judged_by_its_draws() -> None:
     drawn: Any = {"samples": 20_000, "rng": np.random.default_rng(8)}
     found = dps.verify.lower_bound(dps.ExponentialMechanism(epsilon=2.0), first, second, **drawn)
     assert 0.5 < found.epsilon <= 2.0
-    for wrong in ({"samples": 5}, {"confidence": 1.0}):
-        with pytest.raises(dps.errors.InvalidRequest):
-            dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), first, first, **wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"samples": 5}, {"confidence": 1.0}])
+def test_wrong_settings_are_refused(wrong: Any) -> None:
+    """Too few samples or a confidence outside (0, 1) raise InvalidRequest."""
+    scores = dps.Scores([1, 2], sensitivity=S)
+    with pytest.raises(dps.errors.InvalidRequest):
+        dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, **wrong)
 
 
 def test_a_box_without_neighbors_is_refused() -> None:

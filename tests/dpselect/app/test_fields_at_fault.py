@@ -89,6 +89,7 @@ def messages(node: ast.AST) -> Iterator[tuple[int, str]]:
             yield part.lineno, str(part.value)
 
 
+@pytest.mark.slow
 def test_what_a_message_names_as_a_field_is_one() -> None:
     """Every `name=` of every message is a parameter or a field, so that none leads to what has been
     renamed.

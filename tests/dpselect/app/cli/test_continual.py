@@ -42,11 +42,20 @@ ASKED = f"{HORIZON} {COLUMNS} {WHEN}"
 HEAD = "who,where,at\n"
 
 
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger with a dataset of visits, made once."""
+    file = tmp_path_factory.mktemp("declared") / "ledger.db"
+    with acc.Ledger.open(f"sqlite:///{file}") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove")
+    return file.read_bytes()
+
+
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder: a ledger, logs of three days, and one of all of them."""
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: bytes) -> Path:
+    """The working folder: the ledger, logs of three days, and one of all of them."""
     monkeypatch.chdir(tmp_path)
-    declared()
+    Path("ledger.db").write_bytes(declared)
     days = {
         day: "".join(f"{day * 1000 + n},place{day},2024-07-0{day}\n" for n in range(300))
         for day in (1, 2, 3)
@@ -54,11 +63,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, rows in {**days, "all": "".join(days.values())}.items():
         Path(f"{name}.csv").write_text(HEAD + rows)
     return tmp_path
-
-
-def declared() -> None:
-    with acc.Ledger.open(URL) as ledger:
-        ledger.create_dataset("visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove")
 
 
 def entries() -> list[tuple[str, str]]:
@@ -75,7 +79,7 @@ def told(line: str, status: int = 0) -> Any:
 
 
 @pytest.mark.slow
-def test_a_horizon_from_its_start_to_another_ledger() -> None:
+def test_a_horizon_from_its_start_to_another_ledger(declared: bytes) -> None:
     """`start` charges once; `close` releases, and again the same; on a restored ledger `recharge`
     charges what was released; the functions of `dpselect.continual` take the same options and go on
     with it.
@@ -86,8 +90,7 @@ def test_a_horizon_from_its_start_to_another_ledger() -> None:
     first = told(close)
     assert first["released"][0]["selection"]["labels"] == ["place1"]
     assert told(close) == first
-    Path("ledger.db").unlink()
-    declared()
+    Path("ledger.db").write_bytes(declared)
     assert "continual recharge" in told(f"show {PAID}", 4)
     assert (
         told(f"recharge {PAID} --json")["released"][0]["selection"]

@@ -49,22 +49,29 @@ class Stopped(BaseException):
     """As a kill: nothing handles it."""
 
 
-@pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder, with a log and a ledger."""
-    monkeypatch.chdir(tmp_path)
-    pd.DataFrame(LOG, columns=["who", "shop"]).to_csv("log.csv", index=False)
-    Path("shops.csv").write_text("shop\npier\nzoo\npark\nmall\n")
+@pytest.fixture(scope="module")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A ledger of three datasets, made once."""
     kinds: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "log": ({}, {}),
         "loose": ({"order": "inf"}, {}),
         "days": ({}, {"window": "day"}),
     }
-    with Ledger.open(URL, timeout=0.2) as ledger:
+    file = tmp_path_factory.mktemp("declared") / "p.db"
+    with Ledger.open(f"sqlite:///{file}") as ledger:
         for name, (added, spread) in kinds.items():
             budget = acc.Budget(epsilon=30.0, delta=1e-3, **added)
             ledger.create_dataset(name, budget, "add_remove", **spread)
-    return tmp_path
+    return file.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: bytes) -> None:
+    """The working folder, with a log and a ledger."""
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text("who,shop\n" + "".join(f"{who},{shop}\n" for who, shop in LOG))
+    Path("shops.csv").write_text("shop\npier\nzoo\npark\nmall\n")
+    Path("p.db").write_bytes(declared)
 
 
 def asking(**changed: Any) -> Callable[[], Any]:
@@ -171,7 +178,7 @@ def drawn_anew(content: str) -> None:
     draft.with_name(name).write_text(content)
 
 
-@pytest.mark.fast(12)
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     ("way", "at"),

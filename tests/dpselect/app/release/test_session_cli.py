@@ -82,32 +82,32 @@ def test_a_charge_from_the_shell(ledger: Ledger) -> None:
     assert "must be one of Composed" in told(f"{charge} --event {event}", 1)
 
 
+WRONG = [
+    (ON, "stated once"),
+    (f"{ON} {BARE} --mechanism {{}}", "stated once"),
+    (f"{ON} --curve {{}}", "kind"),
+    (f"{ON} --curve '{PURE}'", "relation"),
+    (f"""{ON} --curve '{{"kind":"os.system"}}'""", "os.system"),
+    (f"{ON} --mechanism '@no such file'", "no such file"),
+    (f"{ON} {BARE} --period 2024-01", "period"),
+    ("affordable --dataset clicks", "stated once"),
+    (f"affordable --dataset clicks --curve '{PURE}' --event x", "stated once"),
+    (f"affordable --dataset other --curve '{PURE}'", "other"),
+    ("quota --dataset clicks", "--name is missing"),
+    (f"show --limit {10**20}", "--limit"),
+    ("quota --dataset clicks --name x --withdraw --rho 1", "alone"),
+]
+
+
 @pytest.mark.usefixtures("ledger")
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (ON, "stated once"),
-        (f"{ON} {BARE} --mechanism {{}}", "stated once"),
-        (f"{ON} --curve {{}}", "kind"),
-        (f"{ON} --curve '{PURE}'", "relation"),
-        (f"""{ON} --curve '{{"kind":"os.system"}}'""", "os.system"),
-        (f"{ON} --mechanism '@no such file'", "no such file"),
-        (f"{ON} {BARE} --period 2024-01", "period"),
-        ("affordable --dataset clicks", "stated once"),
-        (f"affordable --dataset clicks --curve '{PURE}' --event x", "stated once"),
-        (f"affordable --dataset other --curve '{PURE}'", "other"),
-        ("quota --dataset clicks", "--name is missing"),
-        (f"show --limit {10**20}", "--limit"),
-        ("quota --dataset clicks --name x --withdraw --rho 1", "alone"),
-    ],
-)
-def test_a_wrong_request_is_one_line(line: str, said: str) -> None:
+def test_a_wrong_request_is_one_line() -> None:
     """It ends with an error line that says what is wrong, a status above 0 and no entry."""
-    done = dpselect("ledger", line, "--ledger", URL)
-    assert done.exit_code in (1, 2)
-    assert done.output.count("error:") == 1
-    assert said in done.output
-    assert "Traceback" not in done.output
+    for line, said in WRONG:
+        done = dpselect("ledger", line, "--ledger", URL)
+        assert done.exit_code in (1, 2), line
+        assert done.output.count("error:") == 1, line
+        assert said in done.output, line
+        assert "Traceback" not in done.output, line
     assert shown()["latest"] == []
 
 
