@@ -24,12 +24,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.events.reading import Reading
 from dpselect.app.release.answer import Answer, DryRun, Unrecorded
@@ -201,8 +200,7 @@ DAYS = {
     "since": OUTSIDE,
     "until": "2024-05-03",
 }
-# Each over nobody and one in the fast half of the tests, from a table in memory unless it says
-# something about a file.
+# From a table in memory in the fast half of the tests, unless it says something about a file.
 TOPK: dict[str, dict[str, Any]] = {
     "window": WINDOW,
     "a clock": {**WINDOW, "time_zone": "Europe/Berlin", "relation": "replace_one"},
@@ -330,15 +328,13 @@ READ: dict[str, dict[str, Any]] = {
 
 
 # What everybody's run asks; the slow half of the tests asks all.
-QUICK = {
+QUICK = [
     "window",
     "where",
     "where nobody has a value",
     "labels left out",
     "a sparse column of items",
     "a sparse column of groups",
-}
-QUICK |= {
     "groups",
     "listed groups and items",
     "counts in groups",
@@ -346,15 +342,7 @@ QUICK |= {
     "sums",
     "on disk",
     "every day in groups",
-}
-
-
-def spread(configs: Mapping[str, Any], quick: set[str]) -> list[Any]:
-    """Names of configurations, those that are not quick marked as slow."""
-    assert quick <= configs.keys()
-    return [
-        name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in configs
-    ]
+]
 
 
 def test_every_option_that_touches_rows_is_asked_here() -> None:
@@ -417,17 +405,8 @@ def public(found: Any) -> Any:
     return {**data, **dict.fromkeys(masked, "masked"), "columns": list(found.columns())}
 
 
-class _Steps:
-    """A progress callback that remembers what it was told."""
-
-    def __init__(self) -> None:
-        self.taken: list[tuple[int, int]] = []
-
-    def __call__(self, done: int, whole: int) -> None:
-        self.taken.append((done, whole))
-
-
-STEPS = _Steps()
+STEPS: list[tuple[int, int]] = []
+"""What a progress callback was told."""
 
 
 def outcome(ask: Callable[[], Any]) -> Any:
@@ -456,8 +435,8 @@ def outcome(ask: Callable[[], Any]) -> Any:
                 assert found._repr_html_()
                 assert len(found.to_pandas()) == len(found.items)
     files = sorted((path.name, path.stat().st_mode) for path in Path().iterdir())
-    steps = [*STEPS.taken]
-    STEPS.taken.clear()
+    steps = [*STEPS]
+    STEPS.clear()
     return seen, steps, [(one.category.__name__, str(one.message)) for one in warned], files
 
 
@@ -505,66 +484,69 @@ def topk(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         if "ledger" in config:
             ledger()
-        return dps.topk(data, **{**ASKED, **extra, **config}, progress=STEPS)
+        return dps.topk(
+            data, **{**ASKED, **extra, **config}, progress=lambda *done: STEPS.append(done)
+        )
 
     return ask
 
 
-def same(found: dict[str, Any]) -> bool:
-    """Whether all outcomes are one. With a difference the assertion shows them."""
+def require_same(found: dict[str, Any], *kinds: str) -> None:
+    """All outcomes are one, of this kind."""
     first = next(iter(found.values()))
-    return all(one == first for one in found.values())
+    assert all(one == first for one in found.values()), found
+    assert not kinds or first[0][0] in kinds, first
 
 
 # -- the table -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asked", spread(TOPK, QUICK))
+@pytest.mark.parametrize("asked", QUICK)
 def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
     """Nobody or one user: the same outcome but for what was released, and an outcome that is an
     answer.
     """
-    found = differing("pandas", topk(TOPK[asked]), FAST)
-    assert same(found), found
-    assert found["one"][0][0] in ("Answer", "Series"), found["one"]
+    require_same(differing("pandas", topk(TOPK[asked]), FAST), "Answer", "Series")
+
+
+@pytest.mark.parametrize("source", ["pandas, types inferred", "csv", "json lines", "typed parquet"])
+def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
+    """A header or a schema without rows is a log, of which an answer is released like any other."""
+    require_same(differing(source, topk(BOUNDED), FAST, others=False), "Answer")
 
 
 @pytest.mark.parametrize(
-    "source", spread(SOURCES, {"pandas, types inferred", "csv", "json lines", "typed parquet"})
+    "asked", ["a query", *_slow(*(name for name in OF_FILES if name != "a query"))]
 )
-def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
-    """A header or a schema without rows is a log, of which an answer is released like any other."""
-    found = differing(source, topk(BOUNDED), FAST, others=source == "two files")
-    assert same(found), found
-    assert found["one"][0][0] == "Answer", found["one"]
-
-
-@pytest.mark.parametrize("asked", spread(OF_FILES, {"a query"}))
 def test_no_option_of_a_file_tells_of_one_user(differing: Any, asked: str) -> None:
     """However a file is written, or which part of a database is read."""
     source, config = OF_FILES[asked]
-    found = differing(source, topk({**WINDOW, **config}), FAST)
-    assert same(found), found
-    assert found["one"][0][0] == "Answer", found["one"]
+    require_same(differing(source, topk({**WINDOW, **config}), FAST), "Answer")
 
 
-def turned(names: Sequence[str], place: int, request: pytest.FixtureRequest) -> str:
-    """One of the names for each place, so that a run takes all of them; which one is a matter of
-    the seed (`--explore`).
+@pytest.fixture
+def turn(request: pytest.FixtureRequest) -> int:
+    """What is taken by turns, so that a run takes all of it, is a matter of the seed
+    (`--explore`).
     """
-    return names[(place + request.config.getoption("hypothesis_seed")) % len(names)]
+    return int(request.config.getoption("hypothesis_seed"))
+
+
+def some(turn: int) -> tuple[str, ...]:
+    """Nobody, one, and every other one of the other logs."""
+    return (*FAST, *[name for name in PEOPLE if name not in FAST][turn % 2 :: 2])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", TOPK)
-def test_no_row_is_told(differing: Any, asked: str, request: pytest.FixtureRequest) -> None:
-    """All logs, over a source for each configuration; without other rows, nobody or one."""
-    source = turned([*SOURCES], [*TOPK].index(asked), request)
-    found = differing(source, topk(TOPK[asked]), tuple(PEOPLE))
-    assert same(found), found
+def test_no_row_is_told(differing: Any, asked: str, turn: int) -> None:
+    """Over a source for each configuration; without other rows, nobody or one."""
+    place = turn + [*TOPK].index(asked)
+    source = [*SOURCES][place % len(SOURCES)]
+    require_same(differing(source, topk(TOPK[asked]), some(place)), "Answer", "Series")
     if source != "two files":
         found = differing(source, topk(TOPK[asked]), FAST, others=False)
-        assert same(found), found
+        require_same(found, "Answer", "Series")
 
 
 HOW: dict[str, dict[str, Any]] = {
@@ -578,16 +560,13 @@ RANKING = [kind for kind, one in members().items() if one.traits.ranks_counts]
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RANKING)
 @pytest.mark.parametrize("domain", [None, ITEMS])
-def test_no_mechanism_tells_of_a_row(
-    differing: Any, kind: str, domain: Any, request: pytest.FixtureRequest
-) -> None:
+def test_no_mechanism_tells_of_a_row(differing: Any, kind: str, domain: Any, turn: int) -> None:
     """Whether it answers or is refused, which is public."""
-    how = HOW[turned([*HOW], RANKING.index(kind), request)]
+    place = turn + RANKING.index(kind)
+    how = {"mechanism": kind, "domain": domain, **[*HOW.values()][place % len(HOW)]}
     one = {"k": 1} if members()[kind].traits.answers == "one_item" else {}
-    found = differing(
-        "pandas", topk({**WINDOW, "mechanism": kind, "domain": domain, **how, **one}), tuple(PEOPLE)
-    )
-    assert same(found), found
+    people = some(place + (domain is None))
+    require_same(differing("pandas", topk({**WINDOW, **how, **one}), people))
 
 
 # -- horizons --------------------------------------------------------------------------------------
@@ -634,28 +613,28 @@ def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
     return ask
 
 
-@pytest.mark.parametrize("asked", spread(CONTINUAL, {"groups", "where"}))
+@pytest.mark.parametrize("asked", ["groups", "where"])
 def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user in the last period: the same outcome, which is an answer."""
-    ask = closed if "until" not in CONTINUAL[asked] else continual
-    found = differing("pandas", ask(CONTINUAL[asked]), FAST, others="where" in CONTINUAL[asked])
-    assert same(found), found
-    assert found["one"][0][0] == "HorizonAnswer", found["one"]
+    found = differing("pandas", closed(CONTINUAL[asked]), FAST, others=asked == "where")
+    require_same(found, "HorizonAnswer")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", [continual, closed])
 @pytest.mark.parametrize("asked", CONTINUAL)
-def test_no_horizon_tells_of_a_row(
-    differing: Any, asked: str, ask: Any, request: pytest.FixtureRequest
-) -> None:
-    """A few logs over a source for each configuration, by one call or a period at a time."""
-    source = turned(
-        ["pandas", "csv", "json lines", "typed parquet"], [*CONTINUAL].index(asked), request
+def test_no_horizon_tells_of_a_row(differing: Any, asked: str, ask: Any, turn: int) -> None:
+    """Over a source for each configuration, by one call with other rows and a period at a time
+    without, or the other way round.
+    """
+    place = turn + [*CONTINUAL].index(asked)
+    source = ["pandas", "csv", "json lines", "typed parquet"][place % 4]
+    others = (place + (ask is closed)) % 2 == 0
+    people = (*FAST, "text among numbers", "ten") if others else FAST
+    found = differing(source, ask(CONTINUAL[asked]), people, others=others)
+    require_same(
+        found, *(["HorizonAnswer"] if ask is continual or "until" not in CONTINUAL[asked] else [])
     )
-    for people, others in ((("nobody", "one", "text among numbers", "ten"), True), (FAST, False)):
-        found = differing(source, ask(CONTINUAL[asked]), people, others=others)
-        assert same(found), found
 
 
 # -- readings --------------------------------------------------------------------------------------
@@ -669,7 +648,11 @@ def read(
     """
 
     def ask(data: Any, extra: dict[str, Any]) -> Any:
-        found = reader(data, **{"user": "u", "item": "i", **extra, **config}, progress=STEPS)
+        found = reader(
+            data,
+            **{"user": "u", "item": "i", **extra, **config},
+            progress=lambda *done: STEPS.append(done),
+        )
         clip, listed = config.get("clip"), "within" in config
         with found if reader is events.hold else nullcontext(found) as counts:
             scores = counts.scores(clip=clip[0] if isinstance(clip, list) else clip)
@@ -697,24 +680,22 @@ def read(
     return ask
 
 
-@pytest.mark.parametrize("asked", spread(READ, {"groups", "cells", "sums"}))
+@pytest.mark.parametrize("asked", ["groups", "cells", "sums"])
 def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user: counts of the same form, scores, and a selection from them."""
     found = differing("pandas", read(READ[asked], events.read), FAST, others="time" in READ[asked])
-    assert same(found), found
-    assert found["one"][0][0] == "tuple", found["one"]
+    require_same(found, "tuple")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", [events.read, events.hold])
 @pytest.mark.parametrize("asked", READ)
-def test_no_reading_tells_of_a_row(
-    differing: Any, asked: str, reader: Any, request: pytest.FixtureRequest
-) -> None:
-    """All logs, over a source for each configuration."""
-    source = turned([*SOURCES], [*READ].index(asked), request)
-    found = differing(source, read(READ[asked], reader), tuple(PEOPLE))
-    assert same(found), found
+def test_no_reading_tells_of_a_row(differing: Any, asked: str, reader: Any, turn: int) -> None:
+    """Over a source for each configuration."""
+    place = turn + [*READ].index(asked)
+    people = some(place + (reader is events.hold))
+    found = differing([*SOURCES][place % len(SOURCES)], read(READ[asked], reader), people)
+    require_same(found, "tuple")
 
 
 # -- values that cannot be read --------------------------------------------------------------------
@@ -768,115 +749,48 @@ def test_a_value_that_cannot_be_read_is_refused_in_the_same_words(
 
 # -- the command line ------------------------------------------------------------------------------
 
-EVERY = ("--time", "t", "--where", "x > 100", "--every", "day", "--since")
-COMMANDS: dict[str, list[str]] = {
-    "topk": [
-        "topk",
-        "log.csv",
-        "--time",
-        "t",
-        "--since",
-        DAY,
-        "--until",
-        "2024-06-02",
-        "--output",
-        "a.csv",
-    ],
-    "groups": [
-        "topk",
-        "log.csv",
-        "--group",
-        "g",
-        "--where",
-        f"t={DAY}",
-        "--with-counts",
-        "--max-groups-per-user",
-        "2",
-    ],
-    "dry run": ["topk", "log.csv", "--where", "x > 3", "--where", f"t = {DAY}", "--dry-run"],
-    "every": [
-        "topk",
-        "log.csv",
-        *EVERY,
-        OUTSIDE,
-        "--until",
-        "2024-05-03",
-        "--go-on",
-        "--output",
-        "top-{period}.json",
-    ],
-    "run": [
-        "continual",
-        "run",
-        "log.csv",
-        *EVERY,
-        DAY,
-        "--until",
-        "2024-06-03",
-        "--state",
-        "h.state",
-        "--output",
-        "a.csv",
-    ],
+EVERY = "--time t --where 'x > 100' --every day --ledger sqlite:///p.db --key k"
+COMMANDS = {
+    "topk": f"topk log.csv --time t --since {DAY} --until 2024-06-02 --output a.csv",
+    "groups": f"topk log.csv --group g --where t={DAY} --with-counts --max-groups-per-user 2",
+    "dry run": f"topk log.csv --where 'x > 3' --where 't = {DAY}' --dry-run",
+    "every": f"topk log.csv {EVERY} --since {OUTSIDE} --until 2024-05-03 --go-on --dataset days"
+    " --output 'top-{period}.json'",
+    "run": f"continual run log.csv {EVERY} --since {DAY} --until 2024-06-03 --dataset whole"
+    " --state h.state --output a.csv",
 }
 
 
-def called(words: Sequence[str]) -> Callable[[Any, dict[str, Any]], Any]:
+def called(line: str) -> Callable[[Any, dict[str, Any]], Any]:
     """A command's status, its errors, its JSON but for what was released, and the headings of its
     text.
     """
 
     def ask(data: Any, extra: dict[str, Any]) -> Any:
         ledger()
-        asked = [
-            *words,
-            "--user",
-            "u",
-            "--item",
-            "i",
-            "--k",
-            "3",
-            "--epsilon",
-            ".5",
-            "--delta",
-            "1e-6",
-        ]
-        asked += ["--json"]
-        if "--every" in words:
-            asked += [
-                "--ledger",
-                "sqlite:///p.db",
-                "--dataset",
-                "days" if words[0] == "topk" else "whole",
-                "--key",
-                "k",
-            ]
-        result = CliRunner().invoke(app, asked)
-        said = [
-            line
-            for line in result.stderr.splitlines()
-            if not line.startswith(f"warning: {HARDLY_ANY}")
-        ]
+        result = dpselect(line, "--user u --item i --k 3 --epsilon .5 --delta 1e-6 --json")
+        errors = result.stderr.splitlines()
+        said = [one for one in errors if not one.startswith(f"warning: {HARDLY_ANY}")]
         told = json.loads(result.stdout) if result.stdout else {}
         return result.exit_code or EXPLAINED, said, sorted(told), notes(told.get("notes", []))
 
     return ask
 
 
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_tells_of_one_user(differing: Any, words: list[str]) -> None:
+@pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_tells_of_one_user(differing: Any, line: str) -> None:
     """An answer that noise alone explains has a status of its own, which is a function of what was
     released.
     """
-    found = differing("csv", called(words), FAST)
-    assert same(found), found
+    found = differing("csv", called(line), FAST)
+    require_same(found)
     assert found["one"][0][1][0] == EXPLAINED, found["one"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_tells_of_a_row(differing: Any, words: list[str]) -> None:
-    """All logs, by the command."""
+@pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_tells_of_a_row(differing: Any, line: str, turn: int) -> None:
+    """With other rows and without."""
     for others in (True, False):
-        found = differing("csv", called(words), tuple(PEOPLE), others=others)
-        assert same(found), found
+        people = some(turn + [*COMMANDS.values()].index(line) + others)
+        require_same(differing("csv", called(line), people, others=others))

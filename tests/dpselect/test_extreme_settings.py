@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,20 +69,16 @@ def test_spent_prices_its_own_selections_only(selection: dps.Selection) -> None:
 @pytest.mark.parametrize(
     "stated", [{}, {"l0": 3}, {"monotone": False, "l0": 2}, {"relation": "replace_one", "l0": 2}]
 )
-def test_a_price_does_not_depend_on_the_unit_of_scores(
-    unit: float, stated: dict[str, object]
-) -> None:
+def test_a_price_does_not_depend_on_the_unit_of_scores(unit: float, stated: Any) -> None:
     """Squares of tiny sensitivities underflow to a price of next to nothing, and those of large
     ones overflow.
     """
-
-    def price(one: float) -> acc.Curve:
-        sensitivity = dps.Sensitivity(linf=one, **stated)  # type: ignore[arg-type]
-        return dps.OneshotTopK(
-            k=1, noise="gaussian", scale=2 * one, candidates=5, sensitivity=sensitivity
-        ).curve
-
-    assert price(unit) == price(1.0)
+    bounds = ((one, dps.Sensitivity(linf=one, **stated)) for one in (unit, 1.0))
+    extreme, usual = (
+        dps.OneshotTopK(k=1, noise="gaussian", scale=2 * one, candidates=5, sensitivity=bound)
+        for one, bound in bounds
+    )
+    assert extreme.curve == usual.curve
 
 
 HUGE = 10**400
@@ -129,10 +126,8 @@ def test_what_chooses_no_item_is_no_selection_of_a_discovery() -> None:
 def test_text_that_nests_without_end_is_refused_by_name() -> None:
     """A few hundred mechanisms inside one another leave Python's stack."""
     best = dps.ExponentialMechanism(epsilon=1.0, sensitivity=FEW)
-    outer = json.loads(
-        dps.DiscoverThenSelect(discovery=DISCOVERY, selection=best, candidates=2).to_json()
-    )
-    inner = outer
+    once = dps.DiscoverThenSelect(discovery=DISCOVERY, selection=best, candidates=2)
+    inner = outer = json.loads(once.to_json())
     for _ in range(400):
         inner = {**outer, "selection": inner}
     with pytest.raises(InvalidMechanism, match="nested"):

@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from shell import dpselect
 from spread import spread
-from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.app.cli.app import app
-from dpselect.app.planning import plan
 from dpselect.mechanisms import members
-from dpselect.plan import Profile
 from dpselect.plan.default import default_choice
 from dpselect.plan.fit import calibrated, fitted
 from dpselect.plan.request import TopKRequest
@@ -112,17 +108,6 @@ def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: a
     )
 
 
-@pytest.mark.slow
-def test_a_share_for_one_stops_a_ledger_early() -> None:
-    """What this is for: with delta split as for one release a ledger takes six of these and a
-    quarter of it is spent.
-    """
-    each = fitted("limited_domain", acc.Budget(epsilon=0.2, delta=1e-7), TopKRequest(k=10))
-    shared = fitted("limited_domain", APPROXIMATE, TopKRequest(k=10, releases=30))
-    assert (APPROXIMATE.how_many(each), APPROXIMATE.how_many(shared)) == (6, 30)
-    assert APPROXIMATE.price(each).times(6).main < 0.3 * APPROXIMATE.capacity.main
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("charges", [1, 2, 40])
 def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges: int) -> None:
@@ -160,75 +145,29 @@ def test_what_cannot_be_shared_is_refused() -> None:
     assert acc.Budget(epsilon=1.0).failure_of_each(3) == 0.0
 
 
-def test_a_plan_fits_its_ledger(tmp_path: Path) -> None:
-    """It shares the chance of failure by itself: as many releases fit as were planned."""
-    shape = Profile.zipf(1.1, items=200, users=50_000, items_per_user=3)
-    found = plan(
-        APPROXIMATE,
-        5,
-        N,
-        profile=shape,
-        unknown_domain=True,
-        mechanism="limited_domain",
-        compare=["stable_top_k"],
-    )
-    assert len(found.ranked) == 2
-    for one in found.ranked:
-        (tmp_path / one.name).mkdir()
-        taken, _, spent = charged(tmp_path / one.name, APPROXIMATE, one.mechanism)
-        assert (taken, spent.failure) >= (N, 0.9999 * APPROXIMATE.capacity.failure)
-
-
-# -- the command line ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Any:
-    """`dpselect` on a log with a ledger of (1, 1e-6)."""
-    rows = "".join(
-        f"u{user},{item}\n"
-        for item, users in (("hit", 900), ("fair", 700))
-        for user in range(users)
-    )
-    (tmp_path / "log.csv").write_text("user,item\n" + rows)
-    with Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        ledger.create_dataset(
-            "log", acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7), "add_remove"
-        )
-
-    def run(*words: object) -> Any:
-        return CliRunner().invoke(
-            app, [*map(str, words), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
-        )
-
-    return run
-
-
 @pytest.mark.slow
-def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path) -> None:
+def test_topk_takes_its_share_of_the_datasets_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With --releases and no budget it is the dataset's, its failure share included: two releases
     fit, a third is told why.
     """
-    ask = (
-        "topk",
-        tmp_path / "log.csv",
-        "--user",
-        "user",
-        "--item",
-        "item",
-        "--k",
-        2,
-        "--releases",
-        2,
-    )
-    for words in ((), ("--epsilon", 1, "--delta", 1e-6)):  # the dataset's own, in words
-        done = shell(*ask, *words, "--json")
+    monkeypatch.chdir(tmp_path)
+    rows = (f"u{user},hit\nu{user},fair\n" for user in range(900))
+    Path("log.csv").write_text("user,item\n" + "".join(rows))
+    with Ledger.open("sqlite:///p.db") as ledger:
+        budget = acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7)
+        ledger.create_dataset("log", budget, "add_remove")
+    ask, paid = "topk log.csv --user user --item item --k 2 --releases 2", "--dataset log"
+    paid += " --ledger sqlite:///p.db"
+    for words in ("", "--epsilon 1 --delta 1e-6"):  # the dataset's own, in words
+        done = dpselect(ask, paid, words, "--json")
         assert done.exit_code == 0, done.stderr
         told = json.loads(done.stdout)
         assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
-    refused = shell(*ask)
+    refused = dpselect(ask, paid)
     assert (refused.exit_code, refused.stdout) == (3, "")
     assert "This release does not fit because " in refused.stderr
-    nowhere = CliRunner().invoke(app, list(map(str, ask)))  # no ledger to look at
-    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)
     assert "Nothing was charged" in refused.stderr
+    nowhere = dpselect(ask)  # no ledger to look at
+    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)

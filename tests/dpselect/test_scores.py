@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,45 +18,40 @@ from dpselect.mechanisms.ranks import centered
 S = dps.Sensitivity()
 
 
+NO_SCORES: list[Any] = [
+    *([], 3, [[1, 2]], [[1], [1, 2]], [1.0, np.nan], [1.0, np.inf], [1, -1], [-0.5], ["a"]),
+    *([True, False], [1 + 2j], [None, 1], [2**63], [2**70]),
+    np.ma.array([1, 2], mask=[True, False]),
+]
+NO_LABELS: list[list[Any]] = [
+    *(["a"], ["a", "a"], ["a", 1.5], ["a", None], [1, True], ["a", "\ud800"]),
+]
+
+
 @pytest.mark.parametrize(
-    "make",
+    ("values", "more"),
     [
-        lambda: dps.Scores([], sensitivity=S),
-        lambda: dps.Scores(3, sensitivity=S),
-        lambda: dps.Scores([[1, 2]], sensitivity=S),
-        lambda: dps.Scores([[1], [1, 2]], sensitivity=S),
-        lambda: dps.Scores([1.0, np.nan], sensitivity=S),
-        lambda: dps.Scores([1.0, np.inf], sensitivity=S),
-        lambda: dps.Scores([1, -1], sensitivity=S),
-        lambda: dps.Scores([-0.5], sensitivity=S),
-        lambda: dps.Scores(["a"], sensitivity=S),
-        lambda: dps.Scores([True, False], sensitivity=S),
-        lambda: dps.Scores([1 + 2j], sensitivity=S),
-        lambda: dps.Scores([None, 1], sensitivity=S),
-        lambda: dps.Scores([2**63], sensitivity=S),
-        lambda: dps.Scores([2**70], sensitivity=S),
-        lambda: dps.Scores([1], sensitivity=None),
-        lambda: dps.Scores([1], sensitivity=S, domain="private"),
-        lambda: dps.Scores([1], sensitivity=S, kind="other"),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a"]),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", "a"]),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", 1.5]),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", None]),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=[1, True]),
-        lambda: dps.Scores([1, 2], sensitivity=S, labels=["a", "\ud800"]),
-        lambda: dps.Scores(np.ma.array([1, 2], mask=[True, False]), sensitivity=S),
-        lambda: dps.Scores.grouped([1, 2], [1, 1], sensitivity=S, domain="observed"),
-        lambda: dps.Scores.grouped([1, 2], [1], sensitivity=S),
-        lambda: dps.Scores.grouped([1, 2], [1, 0], sensitivity=S),
-        lambda: dps.Scores.grouped([1, 2], [1, 1.5], sensitivity=S),
+        *((values, {}) for values in NO_SCORES),
+        *(([1, 2], {"labels": labels}) for labels in NO_LABELS),
+        *(([1], one) for one in ({"sensitivity": None}, {"domain": "private"}, {"kind": "other"})),
     ],
+    ids=repr,
 )
-def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> None:
+def test_what_is_no_score_vector_is_refused(values: Any, more: dict[str, Any]) -> None:
     """Empty, ragged, non-finite, negative, non-numeric or wrongly labeled scores raise
     InvalidScores.
     """
     with pytest.raises(dps.errors.InvalidScores):
-        make()
+        dps.Scores(values, **{"sensitivity": S, **more})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "more"), [([1, 1], {"domain": "observed"}), ([1], {}), ([1, 0], {}), ([1, 1.5], {})]
+)
+def test_what_is_no_group_of_scores_is_refused(sizes: list[Any], more: dict[str, Any]) -> None:
+    """A size for each score, a positive integer; and names where candidates are observed."""
+    with pytest.raises(dps.errors.InvalidScores):
+        dps.Scores.grouped([1, 2], sizes, sensitivity=S, **more)
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "laplace"])
@@ -94,17 +89,9 @@ def test_groups_whose_candidates_have_names_hide_their_positions(noise: Any) -> 
     assert len(asked) == 2  # the second of the two selects among what is named already
 
 
-def test_an_error_shows_no_score() -> None:
-    """The message about a bad score does not contain any score."""
-    with pytest.raises(dps.errors.InvalidScores) as error:
-        dps.Scores([123456789, -987654321], sensitivity=S)
-    assert "123456789" not in str(error.value)
-    assert "987654321" not in str(error.value)
-
-
 def test_scores_show_nothing() -> None:
-    """Neither values nor, of observed candidates, their number appear in the repr; nor do they slip
-    into a pickle or a copy.
+    """Neither values nor, of observed candidates, their number appear in the repr or in an error;
+    nor do they slip into a pickle or a copy.
     """
     observed = dps.Scores([-123456] * 7, sensitivity=S, kind="utilities", domain="observed")
     assert "123456" not in repr(observed)
@@ -113,6 +100,10 @@ def test_scores_show_nothing() -> None:
     for leak in (pickle.dumps, copy.deepcopy):
         with pytest.raises(TypeError, match="private data"):
             leak(observed)
+    with pytest.raises(dps.errors.InvalidScores) as error:
+        dps.Scores([123456789, -987654321], sensitivity=S)
+    assert "123456789" not in str(error.value)
+    assert "987654321" not in str(error.value)
 
 
 def test_scores_cannot_be_changed() -> None:

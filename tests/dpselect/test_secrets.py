@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import BaseModel
+from spec_values import least
 
 import accounting
 import accounting as acc
@@ -54,18 +55,11 @@ def log() -> pd.DataFrame:
     for.
     """
     rows = [
-        (
-            f"secret-user-{n}",
-            "zoo",
-            f"2024-05-0{1 + n % 2}T10:00:00",
-            f"secret-note-{n}",
-            1.0,
-            "town",
-        )
+        (f"secret-user-{n}", "zoo", f"2024-05-0{1 + n % 2}T10:00:00", f"secret-note-{n}")
         for n in range(USERS)
     ]
-    rows.append(("secret-user-7", LONE, "2024-05-01T10:00:00", "secret-note", 1.0, "town"))
-    return pd.DataFrame(rows, columns=["who", "where", "at", "note", "paid", "town"])
+    rows.append(("secret-user-7", LONE, "2024-05-01T10:00:00", "secret-note"))
+    return pd.DataFrame(rows, columns=["who", "where", "at", "note"]).assign(paid=1.0, town="town")
 
 
 # -- which classes there are -----------------------------------------------------------------------
@@ -116,28 +110,18 @@ def annotations(member: type) -> list[Any] | None:
     stated = vars(importlib.import_module(member.__module__))
     names: dict[str, Any] = {**vars(typing), **stated}
     for module in modules():  # imported for type checkers alone
-        names = {
-            **{name: one for name, one in vars(module).items() if inspect.isclass(one)},
-            **names,
-        }
+        names = {name: one for name, one in vars(module).items() if inspect.isclass(one)} | names
     try:
         if is_dataclass(member):
             held = typing.get_type_hints(member, names)
             return [held[field.name] for field in fields(member)]
-        made = (
-            member.__init__
-            if "__init__" in vars(member)
-            else member.__new__
-            if hasattr(member, "_fields")
-            else None
-        )
         if hasattr(member, "_fields"):  # a named tuple
             return list(typing.get_type_hints(member, names).values())
-        if made is None:
+        if "__init__" not in vars(member):
             return []
+        made = vars(member)["__init__"]
         held = typing.get_type_hints(made, names)
-        asked = [name for name in inspect.signature(made).parameters if name != "self"]
-        return [held[name] for name in asked]
+        return [held[name] for name in inspect.signature(made).parameters if name != "self"]
     except (NameError, KeyError):
         return None
 
@@ -264,24 +248,12 @@ LABELED: dict[str, str] = dict.fromkeys(
 # What is said to whoever may see the log, as text and as JSON.
 SAYS = ("LogCheck", "Alike")
 # What no door makes, and annotations do not clear.
+DRAWS = (
+    "Classes RowClasses Ranked Counts AllowedRanks LazyUniform Sweep SweepIndex Thresholds"
+    " Contender ExponentialClock SetClass Rounds"
+)
 UNMADE: dict[str, str] = {
-    **dict.fromkeys(
-        ("Classes", "RowClasses", "Ranked", "Counts", "AllowedRanks"),
-        "a part of one draw, made of numbers",
-    ),
-    **dict.fromkeys(
-        (
-            "LazyUniform",
-            "Sweep",
-            "SweepIndex",
-            "Thresholds",
-            "Contender",
-            "ExponentialClock",
-            "SetClass",
-            "Rounds",
-        ),
-        "a part of one draw, made of numbers",
-    ),
+    **dict.fromkeys(DRAWS.split(), "a part of one draw, made of numbers"),
     **dict.fromkeys(
         ("TrialVotes", "VotingPlan"), "votes that are declared public, and a plan by them"
     ),
@@ -395,43 +367,6 @@ def answers(folder: Path) -> list[Any]:
     return [*found, *found[0].sections(), dps.topk(table, **ASKED, engine="duckdb")]
 
 
-VALUES: dict[str, Any] = {
-    **{
-        "user": "who",
-        "item": "where",
-        "k": 2,
-        "key": "a",
-        "state": "h.state",
-        "every": "day",
-        "time": "at",
-        "periods": 3,
-    },
-    **{
-        "since": "2024-05-01",
-        "until": "2024-05-03",
-        "epsilon": 1.0,
-        "delta": 1e-6,
-        "dataset": "log",
-        "mechanism": "gnmax",
-    },
-    **{
-        "output": "a.json",
-        "sigma": 2.0,
-        "name": "q",
-        "shape": "zipf:1",
-        "items": 20,
-        "users": 500,
-        "entry": 1,
-    },
-}
-
-
-MORE: dict[str, dict[str, Any]] = {
-    "PlanSpec": {"k": 2, "epsilon": 1.0},
-    "AffordableSpec": {"curve": "{}"},
-}
-
-
 def questions(_: Path) -> list[Any]:
     """Every spec with a ledger behind a password, the file that states one, the ledger itself, and
     questions to private logs.
@@ -439,41 +374,26 @@ def questions(_: Path) -> list[Any]:
     found: list[Any] = []
     for member in CLASSES:
         if issubclass(member, Spec):
-            stated = {
-                name: VALUES[name]
-                for name, field in member.model_fields.items()
-                if field.is_required() and name in VALUES
-            }
-            if "ledger" in member.model_fields:
-                stated |= {
-                    name: value
-                    for name, value in (("ledger", PASSWORD), ("dataset", "log"))
-                    if name in member.model_fields
-                }
+            paid = "ledger" in member.model_fields
             # of what needs more beside it; then no object is made
             with suppress(acc.AccountingError):
-                found.append(member(**stated | MORE.get(member.__name__, {})))
-                if "ledger" in member.model_fields:
-                    assert (
-                        revealed(found[-1].ledger)
-                        == revealed(found[-1].model_copy().ledger)
-                        == PASSWORD
-                    )
+                made: Any = member(**least(member) | ({"ledger": PASSWORD} if paid else {}))
+                found.append(made)
+                if paid:
+                    kept = made.model_copy()
+                    assert revealed(made.ledger) == revealed(kept.ledger) == PASSWORD
     config = Config(
         ledger=LedgerTable(url=PASSWORD, dataset="log"),
         data=DataTable(user="who"),
         release=ReleaseTable(k=2),
     )
     found += [config, config.ledger, config.data, config.release, Address(PASSWORD)]
+    spec = TopKSpec(**ASKED, table="t", ledger=PASSWORD, dataset="log")
     for source in (log(), Path("password=secret-path/log.csv"), PASSWORD, [PASSWORD]):
-        found.append(
-            Question.of(source, TopKSpec(**ASKED, table="t", ledger=PASSWORD, dataset="log"))
-        )
-    store = importlib.import_module("accounting.ledger.store").Store.at(
-        PASSWORD, create=False, timeout=1.0
-    )
-    ledger = acc.Ledger(store)
-    return [*found, store, ledger]
+        found.append(Question.of(source, spec))
+    store = importlib.import_module("accounting.ledger.store").Store
+    held = store.at(PASSWORD, create=False, timeout=1.0)
+    return [*found, held, acc.Ledger(held)]
 
 
 def series(folder: Path) -> list[Any]:
@@ -494,54 +414,25 @@ def series(folder: Path) -> list[Any]:
 def counted(folder: Path) -> list[Any]:
     """Logs that are read by hand, and released from under a session."""
     asked: Any = {"user": "who", "item": "where"}
-    found: list[Any] = []
+    file, url = written_to(folder), str(paid(folder)["ledger"])
     with ExitStack() as stack:
         pairs = stack.enter_context(dps.events.pairs(log(), **asked))
-        held = stack.enter_context(
-            dps.events.hold(written_to(folder), **asked, max_items_per_user=2)
-        )
-        counts, grouped = (
-            pairs.read(),
-            dps.events.read(log(), **asked, group="town", max_groups_per_user=1),
-        )
-        assert isinstance(counts, dps.events.EventCounts)
-        scores, session = (
-            counts.scores(["zoo", "pier"]),
-            dps.Session.open(str(paid(folder)["ledger"]), "log"),
-        )
-        found += [
-            pairs,
-            held,
-            held.scores(),
-            counts,
-            grouped,
-            grouped.scores(),
-            scores,
-            counts.report,
-        ]
+        held = stack.enter_context(dps.events.hold(file, **asked, max_items_per_user=2))
+        counts: Any = pairs.read()
+        grouped = dps.events.read(log(), **asked, group="town", max_groups_per_user=1)
+        scores, session = counts.scores(["zoo", "pier"]), dps.Session.open(url, "log")
+        found = [pairs, held, held.scores(), counts, grouped, grouped.scores(), scores]
         flip, whole = dps.PermuteAndFlip(epsilon=1.0), dps.Sensitivity(l0=1)
-        found += [
-            session,
-            session.ledger,
-            session.ledger.verify(),
-            *(totals := session.totals()),
-            totals,
-            session.select(flip, scores),
-            session.schedule([(1, flip)]),
-        ]
-        found += [
-            session.select(dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6), counts.scores())
-        ]
-        found += [
-            session.ledger.quotas("log"),
-            dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=whole),
-        ]
-        found += [dps.continual.History(found[-1], k=2, releases=2)]
-        found += [
-            many := dps.RepeatAndSelect(base=flip, distribution=acc.curves.PoissonRuns(mean=2.0)),
-            session.best_of(many, lambda: (1.0, "a")),
-        ]
-    return [*found, check(log(), dps.events.Reading(user="who", item="where"), ["zoo", LONE])]
+        totals = session.totals()
+        found += [counts.report, session, session.ledger, session.ledger.verify(), *totals, totals]
+        found += [session.select(flip, scores), session.schedule([(1, flip)])]
+        limited = dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)
+        found += [session.select(limited, counts.scores()), session.ledger.quotas("log")]
+        found.append(dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=whole))
+        found.append(dps.continual.History(found[-1], k=2, releases=2))
+        many = dps.RepeatAndSelect(base=flip, distribution=acc.curves.PoissonRuns(mean=2.0))
+        found += [many, session.best_of(many, lambda: (1.0, "a"))]
+    return [*found, check(log(), dps.events.Reading(**asked), ["zoo", LONE])]
 
 
 def planned(folder: Path) -> list[Any]:

@@ -136,10 +136,10 @@ def test_misconfigured_releases_cost_nothing(session: Session) -> None:
     other = dps.ExponentialMechanism(epsilon=0.25, sensitivity=swapped)
     peeling = dps.PeelingTopK(k=9, noise="gumbel", scale=99.0, sensitivity=SENSITIVITY)
     observed = dps.Scores([1, 2], sensitivity=SENSITIVITY, labels=["x", "y"], domain="observed")
-    wide, matrix = (
-        dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0)),
-        np.arange(12).reshape(4, 3),
+    wide, exchanged = (
+        dps.Scores([1, 2], sensitivity=one) for one in (dps.Sensitivity(linf=5.0), swapped)
     )
+    matrix: Any = np.arange(12).reshape(4, 3)
     plans: list[Any] = [
         [],
         [(0, MECHANISM)],
@@ -147,26 +147,21 @@ def test_misconfigured_releases_cost_nothing(session: Session) -> None:
         [MECHANISM],
         [(1, MECHANISM.curve)],
     ]
+    several = partial(session.select_many, MECHANISM, matrix)
     refused: list[tuple[type[Exception], Callable[[], Any]]] = [
         (UnknownDataset, lambda: Session(session.ledger, "click")),
         (LedgerUnavailable, lambda: Session.open("sqlite:///nowhere.db", "clicks")),
-        (
-            acc.RelationMismatch,
-            lambda: session.select(other, dps.Scores([1, 2], sensitivity=swapped)),
-        ),
-        (acc.RelationMismatch, lambda: session.require(other)),
-        (dps.errors.SensitivityMismatch, lambda: session.select(MECHANISM, wide)),
-        (dps.errors.DomainMismatch, lambda: session.select(MECHANISM, observed)),
-        (InvalidScores, lambda: session.select_many(MECHANISM, np.zeros(3))),
-        (InvalidRequest, lambda: session.select_many(peeling, np.zeros((2, 3)))),
+        (acc.RelationMismatch, partial(session.select, other, exchanged)),
+        (acc.RelationMismatch, partial(session.require, other)),
+        (dps.errors.SensitivityMismatch, partial(session.select, MECHANISM, wide)),
+        (dps.errors.DomainMismatch, partial(session.select, MECHANISM, observed)),
+        (InvalidScores, partial(session.select_many, MECHANISM, np.zeros(3))),
+        (InvalidRequest, partial(session.select_many, peeling, np.zeros((2, 3)))),
         *((InvalidRequest, partial(session.schedule, plan)) for plan in plans),
         # No keyword overrides what is charged, seeds the noise, or is ignored because it is
         # mistyped.
         *(
-            (
-                acc.errors.InvalidArgument,
-                partial(session.select_many, MECHANISM, matrix, **{keyword: 1}),
-            )
+            (acc.errors.InvalidArgument, partial(several, **{keyword: 1}))
             for keyword in ("count", "period", "rng", "lable")
         ),
     ]
@@ -192,31 +187,22 @@ def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> 
     period that is short decides.
     """
     mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8)
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
+    budget, months = acc.Budget(epsilon=1.0, delta=1e-6), ["2024-01", "2024-02"]
     ledger.create_dataset("monthly", budget, "add_remove", window="month")
-    both = Session(ledger, "monthly", period=["2024-01", "2024-02"])
+    both, first, second = (
+        Session(ledger, "monthly", period=period) for period in (months, *months)
+    )
     counted = both.affordable(mechanism, one_by_one=True)
     assert counted.releases == budget.how_many(mechanism.curve) >= 2
-    counts = dps.Scores([30, 10], sensitivity=dps.Sensitivity(), labels=["a", "b"])
-    Session(ledger, "monthly", period="2024-02").select(mechanism, counts)
-    after = both.affordable(mechanism, one_by_one=True)
-    assert (after.releases, after.account, after.runs_out) == (
-        counted.releases - 1,
-        "2024-02",
-        "divergence",
-    )
-    other = Session(ledger, "monthly", period="2024-01")
-    assert (
-        other.affordable(mechanism)
-        >= other.affordable(mechanism, one_by_one=True).releases
-        == counted.releases
-    )
+    second.select(mechanism, SCORES)
+    after, alone = (one.affordable(mechanism, one_by_one=True) for one in (both, first))
+    assert after.releases == counted.releases - 1
+    assert (after.account, after.runs_out) == ("2024-02", "divergence")
+    assert first.affordable(mechanism) >= alone.releases == counted.releases
+    exchanged = dps.Sensitivity(relation="replace_one")
     with pytest.raises(acc.RelationMismatch):
-        other.affordable(
-            dps.ExponentialMechanism(
-                epsilon=1, sensitivity=dps.Sensitivity(relation="replace_one")
-            ),
-            one_by_one=True,
+        first.affordable(
+            dps.ExponentialMechanism(epsilon=1, sensitivity=exchanged), one_by_one=True
         )
 
 

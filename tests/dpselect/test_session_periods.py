@@ -12,13 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect import events
-from dpselect.app.cli import app
 from dpselect.session import Session
 
 BOTH = ["2024-01", "2024-02"]
@@ -140,50 +139,20 @@ def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("words", "relation"),
-    [
-        ((), "add_remove"),
-        (("--max-items-per-user", "1"), "replace_one"),
-        (("--clip", "1"), "replace_one"),
-    ],
+    [("", "add_remove"), ("--max-items-per-user 1", "replace_one"), ("--clip 1", "replace_one")],
 )
 def test_the_command_pays_for_what_it_reads(
-    ledger: Ledger, tmp_path: Path, words: tuple[str, ...], relation: str
+    ledger: Ledger, tmp_path: Path, words: str, relation: str
 ) -> None:
     """topk over two months: the mechanism is proved for an exchange as soon as users are bounded,
     and both months pay.
     """
     log, items = tmp_path / "log.csv", tmp_path / "items.csv"
-    log.write_text(
-        "who,where\n" + "".join(f"u{user},{item}\n" for user in range(40) for item in "ab")
-    )
+    log.write_text("who,where\n" + "".join(f"u{user},a\nu{user},b\n" for user in range(40)))
     items.write_text("where\na\nb\nc\n")
-    asked = [
-        "topk",
-        str(log),
-        "--user",
-        "who",
-        "--item",
-        "where",
-        "--k",
-        "1",
-        "--epsilon",
-        "1",
-        "--domain",
-        str(items),
-        *words,
-    ]
-    paid = [
-        "--ledger",
-        f"sqlite:///{tmp_path}/l.db",
-        "--dataset",
-        "log",
-        "--period",
-        BOTH[0],
-        "--period",
-        BOTH[1],
-        "--json",
-    ]
-    done = CliRunner().invoke(app, [*asked, *paid])
+    asked = f"topk {log} --user who --item where --k 1 --epsilon 1 --domain {items} {words} --json"
+    paid = f"--ledger sqlite:///{tmp_path}/l.db --dataset log --period {BOTH[0]} --period {BOTH[1]}"
+    done = dpselect(asked, paid)
     assert done.exit_code == 0, done.stderr
     told = json.loads(done.stdout)
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])).relation == relation

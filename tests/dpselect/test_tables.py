@@ -22,12 +22,10 @@ GROUPS = dps.Selection(ordered=True, labels=("zoo", "zoo", "pier"), groups=("B",
 
 def test_a_table_has_rank_item_value_and_interval() -> None:
     """One row for each item, in order; an interval is the value and the margin on both sides."""
-    table = RANKED.to_arrow(margin=2.0)
-    kinds = [pa.int64(), pa.string(), pa.float64(), pa.float64(), pa.float64()]
-    assert table.schema.equals(
-        pa.schema(list(zip(("rank", "item", "value", "low", "high"), kinds, strict=True)))
-    )
-    assert list(zip(*table.to_pydict().values(), strict=True)) == [
+    table, number = RANKED.to_arrow(margin=2.0), pa.float64()
+    kinds = {"rank": pa.int64(), "item": pa.string(), "value": number, "low": number}
+    assert table.schema.equals(pa.schema(kinds | {"high": number}))
+    assert [tuple(row.values()) for row in table.to_pylist()] == [
         (1, "zoo", 9.5, 7.5, 11.5),
         (2, "park", 7.25, 5.25, 9.25),
     ]
@@ -116,31 +114,20 @@ HOSTILE = "<script>alert(1)</script>"
 
 def test_cards_escape_what_they_show(tmp_path: Any) -> None:
     """Every object's card is HTML in which names, labels and reasons are text."""
+    half = acc.PureDP(epsilon=0.5)
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
-        ledger.create_dataset("visits <b>", acc.Budget(epsilon=1.0), "add_remove", window="month")
-        ledger.charge(
-            "visits <b>", acc.PureDP(epsilon=0.25), relation="add_remove", period="2024-01"
-        )
-        cards = [
-            dps.Selection(
-                ordered=True, labels=(HOSTILE,), complete=False, reason=HOSTILE
-            )._repr_html_(),
-            acc.Accountant().compose(acc.PureDP(epsilon=0.5), 3, HOSTILE)._repr_html_(),
-            (acc.GaussianDP(mu=1.0) + acc.PureDP(epsilon=0.5))._repr_html_(),
-            ledger._repr_html_(),
-        ]
-    assert all(
-        card.startswith('<div class="dpselect-card">')
-        and "<script" not in card
-        and "<b>" not in card
-        for card in cards
-    )
-    assert [HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in card for card in cards] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+        ledger.create_dataset("visits <b>", acc.Budget(epsilon=2.0), "add_remove", window="month")
+        ledger.charge("visits <b>", half, relation="add_remove", period="2024-01")
+        told = {"labels": (HOSTILE,), "complete": False, "reason": HOSTILE}
+        named = (dps.Selection(ordered=True, **told), acc.Accountant().compose(half, 3, HOSTILE))
+        others = (acc.GaussianDP(mu=1.0) + half, ledger)
+        cards = [one._repr_html_() for one in (*named, *others)]
+    for card in cards:
+        assert card.startswith('<div class="dpselect-card">')
+        assert "<script" not in card
+        assert "<b>" not in card
+    escaped = HOSTILE.replace("<", "&lt;").replace(">", "&gt;")
+    assert [escaped in card for card in cards] == [True, True, False, False]
     assert "25%" in cards[3]
     assert "2024-01" in cards[3]
 

@@ -1444,7 +1444,7 @@ dpselect/session.py
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count - 1, "key": key}
-    dpselect/app/cli/topk/test_ledger.py::test_a_used_key_pays_for_no_other_question
+    dpselect/app/cli/topk/test_delivery.py::test_a_used_key_pays_for_no_other_question
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count}
     dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole
                 self._require_covered(mechanism)¶        return self._release(mechanism, 1

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from dpselect.app.cli import app
+from shell import dpselect
+from typer.testing import Result
 
 # 'hit' has 613 users, 'fair' 419 and 'rare' 1: with 613 users in all and every pair twice there are
 # 2066 rows.
@@ -18,24 +16,11 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def run() -> Run:
-    """Run `dpselect` with these arguments."""
-
-    def invoke(*arguments: object) -> Result:
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-    return invoke
-
-
-@pytest.fixture
 def log(tmp_path: Path) -> Path:
     """A CSV log with columns person, shop and note."""
     path = tmp_path / "log.csv"
-    with path.open("w", newline="") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["person", "shop", "note"])
-        for item, count in COUNTS.items():
-            rows.writerows((f"u{user}", item, "x") for user in range(count) for _ in range(2))
+    rows = (f"u{user},{item},x\n" * 2 for item, count in COUNTS.items() for user in range(count))
+    path.write_text("person,shop,note\n" + "".join(rows))
     return path
 
 
@@ -48,10 +33,10 @@ def catalog(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(run: Run, log: Path) -> Run:
+def ask(log: Path) -> Run:
     """Run `dpselect topk` on the log with these further arguments."""
 
     def invoke(*arguments: object) -> Result:
-        return run("topk", log, "--user", "person", "--item", "shop", *arguments)
+        return dpselect("topk", log, "--user person --item shop", *arguments)
 
     return invoke

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
-from dpselect.app.cli import app
 
 COUNTRIES = ("DE", "FR", "UK")
 FIRST = pd.Timestamp("2024-01-01")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 def charts(rows: int, users: int, weeks: int, items: int, hits: int) -> pd.DataFrame:
@@ -49,50 +53,17 @@ def charts(rows: int, users: int, weeks: int, items: int, hits: int) -> pd.DataF
     )
 
 
-def table(log: pd.DataFrame, folder: Path, weeks: int, *more: str) -> Any:
-    """What the command prints."""
-    url = f"sqlite:///{folder}/ledger.db"
-    acc.Ledger.open(url).create_dataset(
-        "plays", acc.Budget(epsilon=100.0, delta=1e-5), "add_remove"
-    )
-    log.to_parquet(folder / "log.parquet")
+def table(log: pd.DataFrame, weeks: int, asked: str) -> Any:
+    """What the command prints, in the working folder."""
+    with acc.Ledger.open(url := "sqlite:///ledger.db") as ledger:
+        ledger.create_dataset("plays", acc.Budget(epsilon=100.0, delta=1e-5), "add_remove")
+    log.to_parquet("log.parquet")
     until = f"{FIRST + pd.Timedelta(weeks=weeks):%Y-%m-%d}"
-    when = ["--time", "at", "--every", "week", "--since", f"{FIRST:%Y-%m-%d}", "--until", until]
-    paid = [
-        "--ledger",
-        url,
-        "--dataset",
-        "plays",
-        "--key",
-        "charts",
-        "--state",
-        str(folder / "state"),
-    ]
-    named = [
-        "--user",
-        "user",
-        "--item",
-        "song",
-        "--where",
-        "what = play",
-        "--with-counts",
-        "--items-per-period",
-        "1",
-    ]
-    done = CliRunner().invoke(
-        app,
-        [
-            "continual",
-            "run",
-            str(folder / "log.parquet"),
-            *named,
-            *when,
-            *paid,
-            "--delta",
-            "1e-6",
-            "--json",
-            *more,
-        ],
+    done = dpselect(
+        "continual run log.parquet --user user --item song --group country --with-counts",
+        f"--where 'what = play' --items-per-period 1 --delta 1e-6 --json {asked}",
+        f"--time at --every week --since {FIRST:%Y-%m-%d} --until {until}",
+        f"--ledger {url} --dataset plays --key charts --state state",
     )
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
@@ -126,12 +97,13 @@ def judged(log: pd.DataFrame, told: Any, k: int) -> tuple[float, float]:
     return float(found.index.isin(right.index).sum() / places), float(held.mean())
 
 
-def test_one_command_gives_groups_time_and_counts_of_some_rows(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_one_command_gives_groups_time_and_counts_of_some_rows() -> None:
     """Three countries, two weeks, the rows of plays: the hits of each are found, and at least so
     many users played them.
     """
     log = charts(9_000, 3_000, 2, items=8, hits=2)
-    told = table(log, tmp_path, 2, "--group", "country", "--k", "2", "--epsilon", "20")
+    told = table(log, 2, "--k 2 --epsilon 20")
     recall, held = judged(log, told, 2)
     assert (recall, told["intervals"]["at_least"]) == (1.0, True)
     assert held >= 0.6
@@ -150,12 +122,13 @@ def test_one_command_gives_groups_time_and_counts_of_some_rows(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_year_of_weekly_charts_of_three_countries(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_year_of_weekly_charts_of_three_countries() -> None:
     """15,000 users, 200,000 rows: .85 of each country's true top 20 or more; low ends hold for 95 %
     of what is shown.
     """
     log = charts(200_000, 15_000, 52, items=200, hits=20)
-    told = table(log, tmp_path, 52, "--group", "country", "--k", "20", "--epsilon", "3")
+    told = table(log, 52, "--k 20 --epsilon 3")
     recall, held = judged(log, told, 20)
     assert recall >= 0.85
     assert held >= 0.95

@@ -6,61 +6,38 @@ import csv
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from shell import dpselect
 
-from dpselect.app.cli import demo
 from dpselect.app.cli.demo import check_ins
-from dpselect.app.release import run as executor
 
-SMALL = ("--users", 2000, "--items", 50, "--k", 3)
+SMALL = "demo --users 2000 --items 50 --k 3"
 
 
 @pytest.mark.slow
-def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
+def test_the_printed_command_does_the_same(tmp_path: Path) -> None:
     """A topk command that runs on the log that was kept, at the same price. Such a log is not
     written over, any other is deleted.
 
     With noise of scale 3/400 the answer is the true top: the gaps are above 10, so a miss has
     chance < e^-1000.
     """
-    asked = ("demo", *SMALL, "--epsilon", 400, "--keep", tmp_path)
-    shown = json.loads(run(*asked, "--json").stdout)
+    asked = f"{SMALL} --epsilon 400 --keep {tmp_path}"
+    shown = json.loads(dpselect(asked, "--json").stdout)
     assert shown["selection"]["labels"] == shown["synthetic"]["true_top"]
     assert shown["synthetic"]["true_ranks"] == [1, 2, 3]
-    repeated = json.loads(run(*shlex.split(shown["command"])[1:], "--json").stdout)
+    repeated = json.loads(dpselect(shown["command"].removeprefix("dpselect "), "--json").stdout)
     assert repeated["selection"]["labels"] == shown["selection"]["labels"]
     alike = ("mechanism", "guarantee", "curve", "domain")
     assert {name: repeated[name] for name in alike} == {name: shown[name] for name in alike}
     before = (tmp_path / "checkins.csv").read_bytes()
-    again = run(*asked)
+    again = dpselect(asked)
     assert (again.exit_code, "checkins.csv" in again.stderr) == (2, True)
     assert (tmp_path / "checkins.csv").read_bytes() == before
-    gone = json.loads(run("demo", *SMALL, "--json").stdout)["command"]
+    gone = json.loads(dpselect(SMALL, "--json").stdout)["command"]
     assert not Path(shlex.split(gone)[2]).exists()
-
-
-@pytest.mark.slow
-def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The release comes out of the function that topk calls; the smallest log shows nothing, but
-    for a chance of delta.
-    """
-    questions: list[executor.Question] = []
-
-    def watched(question: executor.Question, *about: Any) -> executor.Answer:
-        questions.append(question)
-        return executor.run(question, *about)
-
-    assert vars(demo)["run"] is executor.run
-    monkeypatch.setattr(demo, "run", watched)
-    run("demo", *SMALL)
-    assert [question.spec.k for question in questions] == [3]
-    smallest = json.loads(
-        run("demo", "--users", 1, "--items", 1, "--delta", 1e-12, "--json").stdout
-    )
-    assert smallest["selection"]["labels"] == []
 
 
 def test_the_ranking_counts_distinct_users(tmp_path: Path) -> None:

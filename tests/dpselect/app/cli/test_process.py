@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -15,9 +14,8 @@ from threading import Thread
 
 import pytest
 from processes import Forked, environment, fresh, warm_command
+from shell import words
 
-import dpselect
-from dpselect.app.cli import app, main
 from dpselect.app.cli.guard import FAILED, INTERNAL
 
 _SLOW = """
@@ -37,121 +35,60 @@ main()
 _CALL = "import runpy; runpy.run_module('dpselect', run_name='__main__')"
 
 
-def ran(*arguments: object) -> tuple[int, str, str]:
-    return Forked(_CALL, *arguments).finish()
+def ran(*line: object) -> tuple[int, str, str]:
+    return Forked(_CALL, *words(*line)).finish()
 
 
-@pytest.mark.slow
-def test_a_release(log: Path) -> None:
-    """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
-    budget = ("--epsilon", 400, "--delta", "1e-6")
-    done = fresh(
-        "-W",
-        "error",
-        "-m",
-        "dpselect",
-        "topk",
-        log,
-        "--user",
-        "person",
-        "--item",
-        "shop",
-        "--k",
-        2,
-        *budget,
-        "--json",
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["selection"]["labels"] == ["hit", "fair"]
-
-
-def test_an_error(tmp_path: Path) -> None:
+def test_an_error() -> None:
     """An error leaves stdout empty, one line on stderr and a status that is not 0; with --debug
     there is a traceback.
     """
-    arguments = (
-        "topk",
-        tmp_path / "none",
-        "--user",
-        "a",
-        "--item",
-        "b",
-        "--k",
-        1,
-        "--epsilon",
-        1,
-        "--delta",
-        0.1,
-    )
-    status, out, err = ran(*arguments)
+    asked = "topk none --user a --item b --k 1 --epsilon 1 --delta 0.1"
+    status, out, err = ran(asked)
     assert (status, out) == (1, "")
     assert re.fullmatch(r"error: .*\n", err)
-    status, out, err = ran(*arguments, "--debug")
-    assert status == 1
-    assert "Traceback" in err
+    status, _, err = ran(asked, "--debug")
+    assert (status, "Traceback" in err) == (1, True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [("verify", "--help"), ("topk", "--k", "1", "log")])
-def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
+def test_nothing_is_added_at_the_end() -> None:
     """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is
     an error's.
     """
-    done = fresh("-m", "dpselect", *arguments)
-    assert re.fullmatch(r"(error: .*\n)?", done.stderr)
-    assert bool(done.stderr) == (done.returncode != 0)
+    done = fresh("-m", "dpselect", "topk", "--k", 1, "log")
+    assert re.fullmatch(r"error: .*\n", done.stderr)
+    assert done.returncode != 0
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("arguments", "unbuffered", "status"),
-    [
-        (("--version",), "", INTERNAL),
-        (("--help",), "1", INTERNAL),
-        (("mechanisms",), "", FAILED),
-        (("plan", "--help"), "1", INTERNAL),
-    ],
+    [("--version", "", INTERNAL), ("plan --help", "1", INTERNAL), ("mechanisms", "", FAILED)],
 )
-def test_an_output_that_takes_nothing(
-    arguments: tuple[str, ...], unbuffered: str, status: int
-) -> None:
+def test_an_output_that_takes_nothing(arguments: str, unbuffered: str, status: int) -> None:
     """Where standard output takes nothing, one line says why, in the system's words, and nothing
     more at the end. A command that writes by itself has failed; typer's own pages are not guarded.
     """
-    command, environment = (
-        [sys.executable, "-m", "dpselect", *arguments],
-        {**os.environ, "PYTHONUNBUFFERED": unbuffered},
-    )
+    command = [sys.executable, "-m", "dpselect", *arguments.split()]
+    given = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
-        )
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=given)
     assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
     assert done.returncode == status
 
 
 @pytest.mark.slow
-def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
-    """On a terminal without Unicode a label comes out escaped, and the release is not lost."""
+def test_a_release_on_a_terminal_without_unicode(tmp_path: Path) -> None:
+    """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0. A label
+    that cannot be written comes out escaped, and the release is not lost.
+    """
     path = tmp_path / "log.tsv"
     path.write_text("".join(f"{user}\tcaf\u00e9\n" for user in range(300)), encoding="utf-8")
-    arguments = (
-        "topk",
-        path,
-        "--user",
-        1,
-        "--item",
-        2,
-        "--k",
-        1,
-        "--epsilon",
-        400,
-        "--delta",
-        "1e-6",
-    )
-    done = fresh("-m", "dpselect", *arguments, PYTHONIOENCODING="ascii")
-    assert done.returncode == 0
+    asked = words("topk", path, "--user 1 --item 2 --k 1 --epsilon 400 --delta 1e-6")
+    done = fresh("-W", "error", "-m", "dpselect", *asked, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
     assert "caf\\xe9" in done.stdout
 
 
@@ -162,9 +99,7 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield script
 
 
-def _on_terminals(
-    columns: int, command: Path, *arguments: object, **more: str
-) -> tuple[int, str, str]:
+def _on_terminals(columns: int, command: Path, *line: object, **more: str) -> tuple[int, str, str]:
     """Status, and what the terminals of standard output and of standard error were sent."""
     fcntl, pty, termios = (pytest.importorskip(name) for name in ("fcntl", "pty", "termios"))
     given = {
@@ -184,7 +119,7 @@ def _on_terminals(
     for _, slave in ends:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     readers = [Thread(target=read, args=(place,)) for place in range(2)]
-    call = [str(command), *map(str, arguments)]
+    call = words(command, *line)
     with subprocess.Popen(
         call,
         stdin=subprocess.DEVNULL,
@@ -210,21 +145,8 @@ def test_an_answer_on_a_terminal(log: Path, command: Path) -> None:
     """The bar is drawn on the terminal of standard error, in percentages, and is gone; the answer
     fits the other one's width.
     """
-    asked = (
-        "--user",
-        "person",
-        "--item",
-        "shop",
-        "--k",
-        2,
-        "--epsilon",
-        400,
-        "--delta",
-        "1e-6",
-        "--buckets",
-        3,
-    )
-    status, out, err = _on_terminals(50, command, "topk", log, *asked)
+    asked = "--user person --item shop --k 2 --epsilon 400 --delta 1e-6 --buckets 3"
+    status, out, err = _on_terminals(50, command, "topk", log, asked)
     assert status == 0
     lines = _ESCAPE.sub("", out).replace("\r", "").splitlines()
     assert [line.split() for line in lines if "hit" in line.split() or "fair" in line.split()] == [
@@ -234,17 +156,9 @@ def test_an_answer_on_a_terminal(log: Path, command: Path) -> None:
     assert max(map(len, lines)) <= 50
     assert "reading" not in out
     assert "reading the log" in err
-    assert set(re.findall(r"\d+", _ESCAPE.sub("", err))) <= {"0", "50", "100"}
+    assert {"100"} <= set(re.findall(r"\d+", _ESCAPE.sub("", err))) <= {"0", "50", "100"}
     assert err.rstrip().endswith("\x1b[2K")  # the line of the bar is cleared
     assert "error" not in err
-
-
-def test_an_error_on_a_terminal(tmp_path: Path, command: Path) -> None:
-    """One line, in the place of the bar; nothing is answered."""
-    asked = ("--user", "a", "--item", "b", "--k", 1, "--epsilon", 1, "--delta", 0.1)
-    status, out, err = _on_terminals(60, command, "topk", tmp_path / "none.csv", *asked)
-    assert (status, out) == (1, "")
-    assert re.fullmatch(r"error: .*\r\n", err.rpartition("\x1b[2K")[2])
 
 
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
@@ -257,41 +171,9 @@ def test_a_terminal_without_colors_gets_none(command: Path, more: dict[str, str]
 
 def test_an_interrupt(log: Path) -> None:
     """Ctrl-C while the log is read ends with status 130 and one line, without a traceback."""
-    process = Forked(
-        _SLOW,
-        "topk",
-        log,
-        "--user",
-        "person",
-        "--item",
-        "shop",
-        "--k",
-        1,
-        "--epsilon",
-        1,
-        "--delta",
-        0.1,
-    )
+    asked = words("topk", log, "--user person --item shop --k 1 --epsilon 1 --delta 0.1")
+    process = Forked(_SLOW, *asked)
     assert process.line() == "reading\n"
     process.send(signal.SIGINT)
-    assert process.finish() == (
-        130,
-        "reading\n",
-        "error: interrupted: nothing was charged: no ledger is named\n",
-    )
-
-
-def test_version_and_bare_call() -> None:
-    """--version prints the version; without arguments the help comes."""
-    assert ran("--version") == (0, f"dpselect {dpselect.__version__}\n", "")
-    status, out, err = ran()
-    assert (status, err) == (0, "")
-    assert "topk" in out
-
-
-def test_the_entry_point() -> None:
-    """What pyproject.toml calls exists."""
-    declared = (Path(__file__).resolve().parents[4] / "pyproject.toml").read_text()
-    assert 'dpselect = "dpselect.app.cli:main"' in declared
-    assert callable(main)
-    assert app.info.name == "dpselect"
+    said = "error: interrupted: nothing was charged: no ledger is named\n"
+    assert process.finish() == (130, "reading\n", said)

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from scipy.stats import laplace, norm
-from typer.testing import CliRunner, Result
+from shell import dpselect
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.mechanisms import members
@@ -172,182 +172,114 @@ def test_nothing_found_is_said(visits: Path) -> None:
 # -- exit statuses ---------------------------------------------------------------------------------
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, list(map(str, words)))
+URL = "sqlite:///p.db"
+TOPK = "topk log.csv --user who --item where --time at --epsilon 9 --delta 1e-6 --k 2"
+EVERY = f"{TOPK} --ledger {URL} --dataset days --every day --since 2024-05-01 --until 2024-05-04"
+EVERY += " --key d --output '{period}.json'"
+RANGE = {"since": "2024-05-01", "until": "2024-05-04", "every": "day", "time": "at", "key": "d"}
+HEAD = "who,where,at\n"
 
 
 @pytest.fixture
-def paid(tmp_path: Path) -> list[str]:
-    """A ledger with budgets for each day and for all of them, and a log with events on the third
-    day alone.
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working folder: a ledger with budgets for each day and for all of them, and a log with
+    events on the third day alone.
     """
-    url = f"sqlite:///{tmp_path}/p.db"
-    with acc.Ledger.open(url) as ledger:
-        ledger.create_dataset(
-            "days", acc.Budget(epsilon=500, delta=0.1), "add_remove", window="day"
-        )
-        ledger.create_dataset("whole", acc.Budget(epsilon=500, delta=0.1), "add_remove")
-    rows = "".join(f"u{user},zoo,2024-05-03\n" for user in range(200))
-    (tmp_path / "log.csv").write_text("who,where,at\n" + rows)
-    return [
-        "--ledger",
-        url,
-        "--user",
-        "who",
-        "--item",
-        "where",
-        "--time",
-        "at",
-        "--epsilon",
-        "9",
-        "--delta",
-        "1e-6",
-    ]
+    monkeypatch.chdir(tmp_path)
+    with acc.Ledger.open(URL) as ledger:
+        for name, window in (("days", "day"), ("whole", "whole")):
+            budget = acc.Budget(epsilon=500, delta=0.1)
+            ledger.create_dataset(name, budget, "add_remove", window=window)  # type: ignore[arg-type]
+    rows = (f"u{user},zoo,2024-05-03\n" for user in range(200))
+    Path("log.csv").write_text(HEAD + "".join(rows))
 
 
-def test_an_answer_that_noise_explains_has_a_status_of_its_own(
-    paid: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("place")
+def test_an_answer_that_noise_explains_has_a_status_of_its_own() -> None:
     """As text it warns; beside JSON the error stream does. The same call again answers alike, and
     free of charge.
     """
-    whole = [*paid, "--dataset", "whole", "--k", "2", "--key", "a", "--output", tmp_path / "a.json"]
-    quiet = ["topk", tmp_path / "log.csv", *whole, "--since", "2024-05-01", "--until", "2024-05-02"]
+    day = f"{TOPK} --ledger {URL} --dataset whole --key {{0}} --output {{0}}.json"
+    day += " --since 2024-05-0{1} --until 2024-05-0{2}"
+    quiet = day.format("a", 1, 2)
     for _ in range(2):
-        text = run(*quiet)
+        text = dpselect(quiet)
         assert text.exit_code == EXPLAINED == 5
         assert "hardly any user was found" in " ".join(text.stdout.split())
         assert text.stderr == ""
-    told = run(*quiet, "--json")
+    told = dpselect(quiet, "--json")
     assert (told.exit_code, json.loads(told.stdout)["explained_by_noise"]) == (EXPLAINED, True)
     assert told.stderr.startswith("warning: noise alone explains this answer")
-    busy = [*whole[:-4], "--key", "b", "--output", tmp_path / "b.json"]
-    assert (
-        run(
-            "topk", tmp_path / "log.csv", *busy, "--since", "2024-05-03", "--until", "2024-05-04"
-        ).exit_code
-        == 0
-    )
+    assert dpselect(day.format("b", 3, 4)).exit_code == 0
 
 
-def series(paid: list[str], tmp_path: Path, *more: object) -> Result:
-    every = [
-        "--every",
-        "day",
-        "--since",
-        "2024-05-01",
-        "--until",
-        "2024-05-04",
-        "--key",
-        "d",
-        "--output",
-        tmp_path / "{period}.json",
-    ]
-    return run("topk", tmp_path / "log.csv", *paid, "--dataset", "days", "--k", "2", *every, *more)
-
-
-def charged(tmp_path: Path) -> list[str | None]:
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+def charged() -> list[str | None]:
+    with acc.Ledger.open(URL) as ledger:
         return [entry.period for entry in ledger.entries("days") if entry.action == "charge"]
 
 
-def test_a_series_stops_before_its_second_charge(paid: list[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_series_stops_before_its_second_charge() -> None:
     """If noise alone explains its first answer; so does the same call again. `--go-on` releases the
     rest, quiet periods too.
     """
     for state in ("released", "recorded"):
-        stopped = series(paid, tmp_path, "--json")
+        stopped = dpselect(EVERY, "--json")
         assert stopped.exit_code == EXPLAINED
         told = json.loads(stopped.stdout)
         assert [one["state"] for one in told["periods"]] == [state, "waiting", "waiting"]
         assert "2 further periods were not charged. State --go-on" in told["notes"][0]
-        assert charged(tmp_path) == ["2024-05-01"]
-    text = series(paid, tmp_path)
+        assert charged() == ["2024-05-01"]
+    text = dpselect(EVERY)
     assert (text.exit_code, text.stdout.count("not charged")) == (EXPLAINED, 3)
-    assert series(paid, tmp_path, "--go-on").exit_code == 0
-    assert charged(tmp_path) == ["2024-05-01", "2024-05-02", "2024-05-03"]
-    again = series(paid, tmp_path)
+    assert dpselect(EVERY, "--go-on").exit_code == 0
+    assert charged() == ["2024-05-01", "2024-05-02", "2024-05-03"]
+    again = dpselect(EVERY)
     assert (again.exit_code, "hardly any" in again.stdout) == (0, False)
 
 
-def test_a_later_quiet_period_stops_nothing(paid: list[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_a_later_quiet_period_stops_nothing() -> None:
     """What the first answer has found decides alone."""
-    rows = "".join(f"u{user},zoo,2024-05-01\n" for user in range(200))
-    (tmp_path / "log.csv").write_text("who,where,at\n" + rows)
-    assert series(paid, tmp_path).exit_code == 0
-    assert len(charged(tmp_path)) == 3
+    log = Path("log.csv")
+    log.write_text(log.read_text().replace("2024-05-03", "2024-05-01"))
+    assert dpselect(EVERY).exit_code == 0
+    assert len(charged()) == 3
 
 
-def test_python_goes_on_as_the_command_does(paid: list[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("place")
+def test_python_goes_on_as_the_command_does() -> None:
     """`go_on=True`, and a `Series` that says which periods wait."""
-    every: dict[str, Any] = {
-        "every": "day",
-        "since": "2024-05-01",
-        "until": "2024-05-04",
-        "key": "d",
-        "time": "at",
-    }
-    every |= {"ledger": paid[1], "dataset": "days", "output": tmp_path / "{period}.json"}
-    every |= {"user": "who", "item": "where", "k": 2, "epsilon": 9.0, "delta": 1e-6}
-    found = dps.topk(tmp_path / "log.csv", **every)
+    asked: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 9.0, "delta": 1e-6}
+    every = asked | RANGE | {"ledger": URL, "dataset": "days", "output": "{period}.json"}
+    found = dps.topk("log.csv", **every)
     assert (found.explained_by_noise, found.waiting) == (True, ("2024-05-02", "2024-05-03"))
     assert "state go_on= to release them" in repr(found)
-    assert dps.topk(tmp_path / "log.csv", **every, go_on=True).waiting == ()
+    assert dps.topk("log.csv", **every, go_on=True).waiting == ()
     with pytest.raises(dps.errors.InvalidRequest, match="go_on= is about the periods of every="):
-        dps.topk(
-            tmp_path / "log.csv", user="who", item="where", k=2, epsilon=9.0, delta=1e-6, go_on=True
-        )
+        dps.topk("log.csv", **asked, go_on=True)
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_a_horizon_says_so_of_every_period(paid: list[str], tmp_path: Path, listed: bool) -> None:
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("listed", spread([False, True], 1))
+def test_a_horizon_says_so_of_every_period(*, listed: bool) -> None:
     """A closed period has the status; so has a whole run, unless one of its periods found
     somebody.
     """
-    state = [*paid[:2], "--dataset", "whole", "--key", "h", "--state", tmp_path / "s"]
-    domain = ["--domain", tmp_path / "items.csv"] if listed else []
-    (tmp_path / "items.csv").write_text("where\nzoo\npier\npark\n")
-    (tmp_path / "none.csv").write_text("who,where\nann,elsewhere\n")
-    (tmp_path / "many.csv").write_text(
-        "who,where\n" + "".join(f"u{user},zoo\n" for user in range(900))
-    )
-    start = [
-        "start",
-        *state,
-        "--k",
-        "1",
-        "--periods",
-        "3",
-        "--epsilon",
-        "9",
-        "--delta",
-        "1e-6",
-        *domain,
-        "--json",
-    ]
-    assert run("continual", *start).exit_code == 0
-    quiet = run(
-        "continual",
-        "close",
-        "1",
-        tmp_path / "none.csv",
-        *state,
-        "--user",
-        "who",
-        "--item",
-        "where",
-        "--json",
-    )
+    state = f"--ledger {URL} --dataset whole --key h --state s"
+    Path("items.csv").write_text("where\nzoo\npier\npark\n")
+    Path("none.csv").write_text("who,where\nann,elsewhere\n")
+    start = f"continual start {state} --k 1 --periods 3 --epsilon 9 --delta 1e-6"
+    assert dpselect(start, "--domain items.csv" if listed else "").exit_code == 0
+    close = f"continual close {{}} {{}}.csv {state} --user who --item where"
+    quiet = dpselect(close.format(1, "none"), "--json")
     told = json.loads(quiet.stdout)
     says = told["released"][0]["explained_by_noise"]
     assert says or listed  # noise alone may exceed its quantile, once in twenty times
     assert quiet.exit_code == (EXPLAINED if says else 0), quiet.stderr
     assert (HARDLY_ANY in told["notes"]) == says
-    busy = run(
-        "continual", "close", "2", tmp_path / "many.csv", *state, "--user", "who", "--item", "where"
-    )
-    assert busy.exit_code == 0
-    assert run("continual", "show", *state).exit_code == 0
+    assert dpselect(close.format(2, "log")).exit_code == 0
+    assert dpselect(f"continual show {state}").exit_code == 0
 
 
 def test_the_default_of_a_public_list_says_that_nobody_was_found() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -124,23 +124,17 @@ def test_a_forecast_that_fails_has_charged_and_drawn_nothing(
     asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes before the charge, so that nothing lies between a draw and its kept answer."""
-
-    def fail(*_: object, **__: object) -> Any:
-        raise MemoryError
-
-    url = f"sqlite:///{tmp_path / 'l.db'}"
-    with acc.Ledger.open(url) as ledger:
-        ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
-    log = pd.DataFrame({"u": range(9), "i": [1] * 9, "t": ["2024-01-01"] * 9})
-    paid: dict[str, Any] = {**ASKED, "ledger": url, "dataset": "log", "users": 9, "key": "a"}
     for module, name in ((run, "of_release"), (series, "of_series")):
-        monkeypatch.setattr(module, name, fail)
-    days = {"time": "t", "since": "2024-01-01", "until": "2024-01-03", "every": "day"}
-    ask = partial(dps.topk, **paid)
-    if asked == "series":
-        ask = partial(dps.continual.run, **paid, **days, state=tmp_path / "a.state")
-    with pytest.raises(MemoryError):
-        ask(log)
-    with acc.Ledger.open(url) as ledger:
+        monkeypatch.setattr(module, name, Mock(side_effect=MemoryError))
+    log = pd.DataFrame({"u": range(9), "i": [1] * 9, "t": ["2024-01-01"] * 9})
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+        paid = {**ASKED, "ledger": ledger, "dataset": "log", "users": 9, "key": "a"}
+        days = {"time": "t", "since": "2024-01-01", "until": "2024-01-03", "every": "day"}
+        state = {"state": tmp_path / "a.state"}
+        with pytest.raises(MemoryError):
+            dps.topk(log, **paid) if asked == "topk" else dps.continual.run(
+                log, **paid, **days, **state
+            )
         assert list(ledger.entries("log")) == []
     assert not (tmp_path / "a.state").exists()

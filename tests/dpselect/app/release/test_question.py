@@ -32,93 +32,45 @@ ASKED: dict[str, Any] = {"user": "who", "item": "where", "k": 2, "epsilon": 1.0,
 PAID: dict[str, Any] = {"ledger": "sqlite:///privacy.db", "dataset": "visits"}
 LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100})
 # Of every field another value than that of `ASKED`, with what it needs beside it.
+BOUNDED = {"max_items_per_user": 2}
+AT, UNTIL = {"time": "at"}, {"time": "at", "until": "2024-05-02"}
+SUMS = BOUNDED | {"value": "paid"}
+IN_TOWNS, LISTED = {"group": "town"}, {"group": "town", "groups": "places.csv"}
 CHANGED: dict[str, dict[str, Any]] = {
+    **{name: {name: "other"} for name in ("user", "table")},
     **{
-        name: {name: "other"}
-        for name in ("user", "item", "table", "query", "domain_column", "groups_column")
+        name: {name: value}
+        for name, value in {
+            **{"item": ("where", "town"), "query": "SELECT 1", "k": 3, "where": "device = phone"},
+            **{"epsilon": 2.0, "delta": 1e-7, "releases": 2, "relation": "replace_one"},
+            **{"min_users": 50, "format": "csv", "header": True, "delimiter": ";", "quote": "'"},
+            **{"encoding": "latin-1", "decimal": ",", "null": ("none",), "missing": ("none",)},
+            **{"split": ";", "normalize": ("nfc",), "domain": ["zoo", "park"], "clip": 1.0},
+            **{"with_counts": True, "mechanism": "limited_domain", "noise": "laplace", "kbar": 50},
+            **{"engine": "duckdb", "every": "day", **BOUNDED, **IN_TOWNS},
+        }.items()
     },
-    **{
-        "item": {"item": ("where", "town")},
-        "query": {"query": "SELECT 1"},
-        "k": {"k": 3},
-        "where": {"where": "device = phone"},
-    },
-    **{
-        "epsilon": {"epsilon": 2.0},
-        "delta": {"delta": 1e-7},
-        "rho": {"epsilon": None, "rho": 0.1},
-        "releases": {"releases": 2},
-    },
-    **{
-        "relation": {"relation": "replace_one"},
-        "period": {"period": "2024-05-01"},
-        "min_users": {"min_users": 50},
-    },
-    **{
-        "format": {"format": "csv"},
-        "header": {"header": True},
-        "delimiter": {"delimiter": ";"},
-        "quote": {"quote": "'"},
-    },
-    **{
-        "encoding": {"encoding": "latin-1"},
-        "decimal": {"decimal": ","},
-        "time_format": {"time": "at", "until": "2024-05-02", "time_format": "%d.%m.%Y"},
-        "null": {"null": ("none",)},
-        "missing": {"missing": ("none",)},
-        "split": {"split": ";"},
-        "normalize": {"normalize": ("nfc",)},
-    },
-    **{
-        "domain": {"domain": ["zoo", "park"]},
-        "group": {"group": "town"},
-        "groups": {"group": "town", "groups": ["Rome"]},
-    },
+    "rho": {"epsilon": None, "rho": 0.1},
+    "period": PAID | {"period": "2024-05-01"},
+    "use_everything": PAID | {"use_everything": True},
+    "pay_for_what_came_out": PAID | {"pay_for_what_came_out": True},
     "domain_column": {"domain": "places.csv", "domain_column": "town"},
-    "groups_column": {"group": "town", "groups": "places.csv", "groups_column": "where"},
-    "max_groups_per_user": {"group": "town", "max_groups_per_user": 2},
-    **{
-        "time": {"time": "at", "since": "2024-05-01"},
-        "since": {"time": "at", "since": "2024-05-02"},
-    },
-    **{
-        "until": {"time": "at", "until": "2024-05-02"},
-        "time_unit": {"time": "at", "until": "2024-05-02", "time_unit": "s"},
-    },
-    "time_zone": {"time": "at", "until": "2024-05-02", "time_zone": "Europe/Berlin"},
-    **{
-        "max_items_per_user": {"max_items_per_user": 2},
-        "clip": {"clip": 1.0},
-        "salt": {"max_items_per_user": 2, "salt": "s"},
-    },
-    "value": {"value": "paid", "value_clip": 3.0, "max_items_per_user": 2},
-    "value_clip": {"value": "paid", "value_clip": 4.0, "max_items_per_user": 2},
-    **{
-        "with_counts": {"with_counts": True},
-        "mechanism": {"mechanism": "limited_domain"},
-        "noise": {"noise": "laplace"},
-    },
-    "kbar": {"kbar": 50},
-    **{"engine": {"engine": "duckdb"}, "use_everything": {**PAID, "use_everything": True}},
-    "pay_for_what_came_out": {**PAID, "pay_for_what_came_out": True},
-    "every": {"every": "day"},
+    "groups": IN_TOWNS | {"groups": ["Rome"]},
+    "groups_column": LISTED | {"groups_column": "where"},
+    "max_groups_per_user": IN_TOWNS | {"max_groups_per_user": 2},
+    "time": AT | {"since": "2024-05-01"},
+    "since": AT | {"since": "2024-05-02"},
+    "until": UNTIL,
+    "time_format": UNTIL | {"time_format": "%d.%m.%Y"},
+    "time_unit": UNTIL | {"time_unit": "s"},
+    "time_zone": UNTIL | {"time_zone": "Europe/Berlin"},
+    "salt": BOUNDED | {"salt": "s"},
+    "value": SUMS | {"value_clip": 3.0},
+    "value_clip": SUMS | {"value_clip": 4.0},
 }
-CHANGED["period"] |= PAID
 UNASKED = {
-    *(
-        "ledger",
-        "dataset",
-        "team",
-        "purpose",
-        "actor",
-        "label",
-        "key",
-        "buckets",
-        "memory_limit",
-        "dry_run",
-        "output",
-    ),
-    *("partial_last", "go_on"),
+    *("ledger", "dataset", "team", "purpose", "actor", "label", "key", "buckets", "memory_limit"),
+    *("dry_run", "output", "partial_last", "go_on"),
     *("shape", "users", "items", "items_per_user", "group_users"),
 }
 
@@ -139,18 +91,11 @@ def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
     kind.
     """
     assert set(TopKSpec.unasked()) == UNASKED
-    assert all(
-        len(why.split()) > 4
-        for one in (TopKSpec, LabelSpec, StartSpec, CloseSpec)
-        for why in one.unasked().values()
-    )
+    for spec in (TopKSpec, LabelSpec, StartSpec, CloseSpec):
+        assert all(len(why.split()) > 4 for why in spec.unasked().values())
     assert set(TopKSpec.model_fields) - UNASKED == set(CHANGED)
     for name, fields in CHANGED.items():
-        without = (
-            {other: value for other, value in fields.items() if other != name}
-            if len(fields) > 1
-            else {}
-        )
+        without = {other: value for other, value in fields.items() if other != name}
         if name == "value_clip":
             without = CHANGED["value"]
         # cannot be told apart from what needs them
@@ -164,25 +109,11 @@ def test_what_is_unasked_changes_nothing() -> None:
     """Who pays, what the ledger notes, where it is kept and how much memory reads the log: the
     question is the same.
     """
-    others: dict[str, Any] = {
-        **PAID,
-        "team": "a",
-        "purpose": "b",
-        "actor": "c",
-        "label": "d",
-        "key": "e",
-        "dry_run": True,
-    }
-    others |= {
-        "buckets": 4,
-        "memory_limit": "1GiB",
-        "output": "a.json",
-        "every": "day",
-        "partial_last": True,
-        "go_on": True,
-        **{"shape": "uniform", "users": 9, "items": 3, "items_per_user": 2.0},
-        "group_users": {"Rome": 9},
-    }
+    others: dict[str, Any] = PAID | dict.fromkeys(("team", "purpose", "actor", "label", "key"), "a")
+    others |= dict.fromkeys(("dry_run", "partial_last", "go_on"), True)
+    others |= {"buckets": 4, "memory_limit": "1GiB", "output": "a.json", "every": "day"}
+    others |= {"shape": "uniform", "users": 9, "items": 3, "items_per_user": 2.0}
+    others |= {"group_users": {"Rome": 9}}
     assert set(others) - {"every"} == UNASKED
     assert asked(**others) == asked(every="day")
 

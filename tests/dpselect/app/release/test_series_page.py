@@ -15,23 +15,15 @@ def rows(high: float | None) -> list[dict[str, Any]]:
     """Two towns and four weeks; in the second week nothing is shown of x, and the last item has a
     name that is markup.
     """
-    shown = [
-        ("York", week, rank, item)
-        for week in (1, 2, 3, 4)
-        for rank, item in enumerate("xyzu", 1)
-        if (week, item) != (2, "x")
-    ]
-    shown.append(("Leeds", 1, 1, "<b>&x"))
+    shown = [("York", week, rank, "xyzu"[rank - 1]) for week in range(1, 5) for rank in range(1, 5)]
+    shown.remove(("York", 2, 1, "x"))
     return [
-        dict(
-            zip(
-                COLUMNS,
-                (f"W{week}", town, rank, item, 100.0 / rank, 90.0 / rank, high),
-                strict=True,
-            )
-        )
-        for town, week, rank, item in shown
+        dict(zip(COLUMNS, (f"W{week}", town, rank, item, 100 / rank, 90 / rank, high), strict=True))
+        for town, week, rank, item in [*shown, ("Leeds", 1, 1, "<b>&x")]
     ]
+
+
+ABOUT: Any = {"k": 3, "csv": b"", "title": "T", "number": "users", "facts": [], "bands": ""}
 
 
 def made(high: float | None, bands: str = "At least.") -> str:
@@ -80,8 +72,7 @@ def test_names_are_escaped_and_all_numbers_are_there() -> None:
 
 def test_nothing_shown_is_an_empty_page() -> None:
     """A series that shows nothing has a page with an empty table and no chart."""
-    about: Any = {"k": 3, "csv": b"", "title": "T", "number": "users", "facts": [], "bands": ""}
-    assert "0 rows" in page([], COLUMNS, periods=(), **about)
+    assert "0 rows" in page([], COLUMNS, periods=(), **ABOUT)
 
 
 def test_the_page_begins_with_the_last_list_of_each_group() -> None:
@@ -97,7 +88,6 @@ def test_the_page_begins_with_the_last_list_of_each_group() -> None:
     assert "1 of 5 places stay empty, because no other item has enough users" in start
     assert "Nothing is shown of <bdi>Leeds</bdi>: no item there" in start
     assert base64.b64encode(b"period,town\r\n").decode() in start
-    about: Any = {"k": 4, "csv": b"", "title": "Top", "number": "users", "facts": [], "bands": ""}
     for periods, changes in (
         (("W2", "W4"), ["new", "down 1", "down 1", "down 1"]),
         (("W0", "W4"), ["new"] * 4),
@@ -108,7 +98,7 @@ def test_the_page_begins_with_the_last_list_of_each_group() -> None:
         held = [
             row | {"rank": ranks.get((row["period"], row["item"]), row["rank"])} for row in held
         ]
-        told = page(held, COLUMNS, periods=periods, **about).split("<figure>")[0]
+        told = page(held, COLUMNS, periods=periods, **ABOUT | {"k": 4}).split("<figure>")[0]
         assert re.findall(r'data-head="Change"><div><bdi>(.*?)</bdi>', told) == changes
         assert "places stay empty" not in told
         assert "at least" not in told
@@ -119,7 +109,7 @@ def test_a_period_of_nothing_is_told() -> None:
     """Without groups and without a row the last period's list says that nothing is shown, and that
     period has its place in the charts.
     """
-    about: Any = {"k": 3, "csv": b"", "title": "T", "number": "score", "facts": [], "bands": ""}
+    about = ABOUT | {"number": "score"}
     row = {"period": "W1", "rank": 1, "item": "x", "score": 2.0}
     told = page([row], tuple(row), periods=("W1", "W2"), **about)
     assert "<h2><bdi>W2</bdi></h2>" in told

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import polars as pl
 import pytest
 
 import accounting as acc
@@ -16,6 +15,7 @@ import dpselect as dps
 from dpselect.app.release import answer, run
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
+from dpselect.errors import InvalidRequest
 from dpselect.plan.default import GENEROUS
 
 # 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
@@ -42,25 +42,18 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     assert (plain.items, plain.values, plain.charge) == (("<b>\x1b[31m", "b"), None, None)
     assert "<b>" not in plain._repr_html_()
     assert "\x1b" not in repr(plain)
-    assert all(
-        words in repr(plain)
-        for words in ("epsilon 100 protects hardly anybody", "one user in 1,000")
-    )
+    assert "epsilon 100 protects hardly anybody" in repr(plain)
+    assert "one user in 1,000" in repr(plain)
     assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())
-    assert plain.guarantee.points[0].epsilon is not None
-    assert plain.guarantee.points[0].epsilon <= 100.0
+    assert (plain.guarantee.points[0].epsilon or 999) <= 100.0
     counted = dps.topk(LOG, **ASK, epsilon=100.0, domain=["a", "b", "c"], with_counts=True)
     # Laplace noise of scale 1 at most: beyond with e^-40
     assert counted.values == pytest.approx((900, 600), abs=40)
-    assert "users" in repr(counted)
     assert "<td><bdi>a</bdi></td>" in counted._repr_html_()
-    assert list(counted.to_pandas()["item"]) == ["a", "b"]
-    assert isinstance(table := counted.to_polars(), pl.DataFrame)
-    assert list(table["item"]) == ["a", "b"]
-    assert (
-        table.columns == counted.to_arrow().column_names == ["rank", "item", "users", "low", "high"]
-    )
-    assert list(counted.columns()) == table.columns
+    names = ["rank", "item", "users", "low", "high"]
+    for table in (counted.to_pandas(), counted.to_polars()):
+        assert list(table["item"]) == ["a", "b"]
+        assert list(table.columns) == counted.to_arrow().column_names == names
 
 
 @pytest.mark.parametrize("delta", [None, 1e-6])
@@ -72,26 +65,20 @@ def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(
     """
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
         ledger.create_dataset("pure", acc.Budget(epsilon=3.0), "add_remove")
-        ask: dict[str, Any] = {
-            **ASK,
-            "epsilon": 1.0,
-            "delta": delta,
-            "ledger": ledger,
-            "dataset": "pure",
-        }
-        with pytest.raises(
-            dps.errors.InvalidRequest,
-            match=r"budget has no delta.*a public list of items \(domain=\)",
+        ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": delta, "dataset": "pure"}
+        listed = {**ask, "domain": ["a", "b", "c"], "k": 1}
+        for asked, error, words in (
+            (ask, InvalidRequest, r"budget has no delta.*a public list of items \(domain=\)"),
+            (
+                {**listed, "mechanism": "oneshot_top_k", "noise": "gaussian"},
+                acc.errors.CalibrationError,
+                "dataset's budget has no delta, so choose a mechanism",
+            ),
         ):
-            dps.topk(LOG, **ask)
-        listed: dict[str, Any] = {**ask, "domain": ["a", "b", "c"], "k": 1}
-        with pytest.raises(
-            acc.errors.CalibrationError,
-            match="dataset's budget has no delta, so choose a mechanism",
-        ):
-            dps.topk(LOG, **listed, mechanism="oneshot_top_k", noise="gaussian")
+            with pytest.raises(error, match=words):
+                dps.topk(LOG, **asked, ledger=ledger)
         assert list(ledger.entries("pure")) == []
-        dps.topk(LOG, **listed)
+        dps.topk(LOG, **listed, ledger=ledger)
         assert [entry.action for entry in ledger.entries("pure")] == ["charge", "release"]
 
 
@@ -119,46 +106,38 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
         assert [(entry.actor, entry.label) for entry in charges] == [("grace", "a trial")] * 4
 
 
+BOUNDLESS = "without max_items_per_user= all are"
+
+
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
         ({"epsilon": None}, acc.errors.InvalidBudget, "give epsilon="),
-        ({"color": "red"}, dps.errors.InvalidRequest, "color= is not known"),
-        ({"within": ["a"]}, dps.errors.InvalidRequest, "within= is not known"),
-        ({"clip_norm": "l1"}, dps.errors.InvalidRequest, "clip_norm= is not known"),
-        (
-            {"clip": (1.0, 2.0), "max_items_per_user": 5},
-            dps.errors.InvalidRequest,
-            "clip= must be one",
+        *(
+            ({name: ["a"]}, InvalidRequest, f"{name}= is not known")
+            for name in ("color", "within", "clip_norm")
         ),
-        ({"ledger": "sqlite:///x.db"}, dps.errors.InvalidRequest, "dataset="),
-        ({"period": "2024-01"}, dps.errors.InvalidRequest, "ledger="),
-        ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),
-        ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
+        ({"clip": (1.0, 2.0), "max_items_per_user": 5}, InvalidRequest, "clip= must be one"),
+        ({"ledger": "sqlite:///x.db"}, InvalidRequest, "dataset="),
+        ({"period": "2024-01"}, InvalidRequest, "ledger="),
+        ({"output": "answer.txt"}, InvalidRequest, ".json"),
+        ({"delta": 0.0}, InvalidRequest, "delta= is missing"),
         (
             {"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]},
             acc.errors.CalibrationError,
             "Raise the budget",
         ),
-        ({"k": 0}, dps.errors.InvalidRequest, "k"),
+        ({"k": 0}, InvalidRequest, "k"),
         (
             {"mechanism": "racing_top_k"},
             dps.errors.InvalidMechanism,
             r"clip the users \(clip=\), or bound their items",
         ),
-        (
-            {"salt": "s", "mechanism": "limited_domain"},
-            dps.errors.InvalidRequest,
-            "without max_items_per_user= all are",
-        ),
-        (
-            {"salt": "s", "domain": ["a", "b", "c"]},
-            dps.errors.InvalidRequest,
-            "without max_items_per_user= all are",
-        ),
+        ({"salt": "s", "mechanism": "limited_domain"}, InvalidRequest, BOUNDLESS),
+        ({"salt": "s", "domain": ["a", "b", "c"]}, InvalidRequest, BOUNDLESS),
         (
             {"group": "where", "item": "what", "noise": "laplace"},
-            dps.errors.InvalidRequest,
+            InvalidRequest,
             "kbar=, noise=, with_counts=",
         ),
     ],
@@ -167,12 +146,6 @@ def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], 
     """Every keyword is read or refused: what is not known raises, a contribution bound too."""
     with pytest.raises(error, match=words):
         dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
-
-
-@pytest.mark.slow
-def test_a_budget_that_shows_nothing_is_released_all_the_same() -> None:
-    """No threshold of so little is passed by any count."""
-    assert dps.topk(LOG, **{**ASK, "epsilon": 1e-3, "delta": 1e-12}).items == ()
 
 
 def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:

@@ -10,6 +10,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -32,72 +33,12 @@ from dpselect.app.release.answer import TABLES
 from dpselect.errors import EventLogError
 
 HOSTILE = [
-    *(
-        "a\rb",
-        "\r",
-        "\n",
-        "a\nb",
-        "a\r\nb\r\n",
-        "a\n\nb",
-        'say "hi"',
-        '"',
-        '""',
-        "'",
-        "a,b",
-        ",",
-        "a;b",
-        "a\tb",
-        "\t",
-        "a|b",
-    ),
-    *(
-        "=1+1",
-        "@x",
-        "'=1",
-        "-1",
-        "+1",
-        "\uff1d1",
-        "a\u2028b",
-        "a\u2029b",
-        "a\x85b",
-        "a\x0bb",
-        "a\x0cb",
-        "a\x1cb",
-        "a\0b",
-        "\0",
-    ),
-    *(
-        " lead",
-        "trail ",
-        "  ",
-        "\xa0",
-        "#hash",
-        "\\N",
-        "a\\",
-        '\\"',
-        "NULL",
-        "nan",
-        "None",
-        "é",
-        "🙂",
-        "\ufeffbom",
-        "\u202eabc",
-    ),
-    *(
-        "007",
-        "1e5",
-        "true",
-        "2024-01-01",
-        "//x",
-        "<b>&amp;</b>",
-        "]]>",
-        "</script>",
-        "%s",
-        "{0}",
-        "`a`",
-        "\x1b[31m",
-        "a" * 5000,
-    ),
+    *("a\rb", "\r", "\n", "a\nb", "a\r\nb\r\n", "a\n\nb", 'say "hi"', '"', '""', "'", "a,b", ","),
+    *("a;b", "a\tb", "\t", "a|b", "=1+1", "@x", "'=1", "-1", "+1", "\uff1d1", "a\u2028b"),
+    *("a\u2029b", "a\x85b", "a\x0bb", "a\x0cb", "a\x1cb", "a\0b", "\0", " lead", "trail ", "  "),
+    *("\xa0", "#hash", "\\N", "a\\", '\\"', "NULL", "nan", "None", "é", "🙂", "\ufeffbom"),
+    *("\u202eabc", "007", "1e5", "true", "2024-01-01", "//x", "<b>&amp;</b>", "]]>", "</script>"),
+    *("%s", "{0}", "`a`", "\x1b[31m", "a" * 5000),
 ]
 
 
@@ -154,36 +95,23 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     folder, many = tmp_path_factory.mktemp("written"), len(HOSTILE)
     log = pa.table({"u": HOSTILE, "i": HOSTILE, GROUP: HOSTILE, "t": ["2024-05-01"] * many})
     asked: dict[str, Any] = {"user": "u", "item": "i", "domain": HOSTILE, "epsilon": 900.0}
-    days = {
-        "time": "t",
-        "every": "day",
-        "since": "2024-05-01",
-        "until": "2024-05-02",
-        "key": "k",
-        "dataset": "days",
-    }
+    days = {"time": "t", "every": "day", "since": "2024-05-01", "until": "2024-05-02"}
+    kept: dict[str, Any] = {"key": "k", "dataset": "days", "state": folder / "state"}
+    groups: dict[str, Any] = {"group": GROUP, "groups": HOSTILE, "delta": 1e-6}
     with warnings.catch_warnings(), acc.Ledger.open(f"sqlite:///{folder}/p.db") as ledger:
         warnings.simplefilter("ignore")
         ledger.create_dataset("days", acc.Budget(epsilon=9000, delta=0.1), "add_remove")
-        paid: dict[str, Any] = {**days, "ledger": ledger, "state": folder / "state", "delta": 1e-6}
-        made: Written = {
-            "items.csv": dps.topk(
-                log, k=many, with_counts=True, output=folder / "items.csv", **asked
-            ),
-            "groups.csv": dps.topk(
-                log,
-                k=1,
-                group=GROUP,
-                groups=HOSTILE,
-                delta=1e-6,
-                output=folder / "groups.csv",
-                **asked,
-            ),
-            "horizon.csv": dps.continual.run(
-                log, k=many, output=folder / "horizon.csv", **asked, **paid
+        made = {
+            "items.csv": partial(dps.topk, k=many, with_counts=True),
+            "groups.csv": partial(dps.topk, k=1, **groups),
+            "horizon.csv": partial(
+                dps.continual.run, k=many, **days, **kept, ledger=ledger, delta=1e-6
             ),
         }
-    return made | {"folder": folder}
+        return {
+            **{name: ask(log, **asked, output=folder / name) for name, ask in made.items()},
+            "folder": folder,
+        }
 
 
 @pytest.mark.parametrize("reader", READERS)

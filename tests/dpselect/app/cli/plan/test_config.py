@@ -4,11 +4,10 @@ and rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
@@ -122,48 +121,34 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Config().write(tmp_path / "absent" / "x.toml")
 
 
-def test_names_that_are_no_files(run: Callable[..., Result], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["/dev/zero", "x" * 5000 + ".csv", "x" * 5000])
+def test_names_that_are_no_files(tmp_path: Path, name: str) -> None:
     """A device without end and names that are too long, of a shape or a catalog, are refused in
     one line.
     """
     (tmp_path / "log.csv").write_text("u,i\n1,a\n")
     (tmp_path / "long.toml").write_text(
-        f'[data]\nuser = "u"\nitem = "i"\ndomain = "{"x" * 5000}"\n[release]\nk = 1\n'
+        f'[data]\nuser = "u"\nitem = "i"\ndomain = "{name}"\n[release]\nk = 1\n'
     )
-    shapes = ("/dev/zero", "x" * 5000 + ".csv", "x" * 5000)
-    for asked in (
-        *(
-            ("plan", "--k", 1, "--epsilon", 1, "--shape", shape, "--i-declare-public")
-            for shape in shapes
-        ),
-        ("topk", tmp_path / "log.csv", "--config", tmp_path / "long.toml", "--epsilon", 1),
+    for done in (
+        dpselect(f"plan --k 1 --epsilon 1 --shape {name} --i-declare-public"),
+        dpselect("topk --epsilon 1", tmp_path / "log.csv", "--config", tmp_path / "long.toml"),
     ):
-        done = run(*asked)
         assert done.exit_code in (1, 2)
         assert (done.stderr.startswith("error: "), "internal" in done.stderr) == (True, False)
 
 
-def test_a_refusal_of_what_stands_in_the_file_names_the_file(
-    run: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_a_refusal_of_what_stands_in_the_file_names_the_file(tmp_path: Path) -> None:
     """An option that nobody typed is said to be the file's, and one that was typed is not."""
-    (tmp_path / "log.csv").write_text("u,i\n1,a\n")
-    (tmp_path / "f.toml").write_text(
+    log, file = tmp_path / "log.csv", tmp_path / "f.toml"
+    log.write_text("u,i\n1,a\n")
+    file.write_text(
         "[data]\nuser = 'u'\nitem = 'i'\nclip = 1.0\n[release]\nk = 1\nwith_counts = false\n"
     )
-    asked = (
-        "topk",
-        tmp_path / "log.csv",
-        "--config",
-        tmp_path / "f.toml",
-        "--epsilon",
-        1,
-        "--delta",
-        1e-6,
-    )
-    for more in ((), ("--value", "i", "--value-clip", 1)):
-        refused = run(*asked, *more)
+    for more in ("", "--value i --value-clip 1"):
+        asked = ("topk", log, "--config", file, "--epsilon 1 --delta 1e-6", more)
+        refused = dpselect(*asked)
         assert refused.exit_code == 2
-        assert f"--clip is stated in '{tmp_path}/f.toml'" in refused.stderr
+        assert f"--clip is stated in '{file}'" in refused.stderr
         assert refused.stderr.count("stated in") == 1
-        assert "stated in" not in run(*asked, *more, "--clip", 1.5).stderr
+        assert "stated in" not in dpselect(*asked, "--clip 1.5").stderr

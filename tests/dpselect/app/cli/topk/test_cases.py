@@ -6,49 +6,43 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from shell import dpselect
 from spread import spread
-from typer.testing import CliRunner
 
-from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED
 
 CASES = Path(__file__).parents[6] / "shared" / "cases"
-NAMES = ("--user", "user_id", "--item", "item_id")
-BASKET = ("--user", "user", "--item", "items")
-BUDGET = ("--epsilon", "60", "--k", "10", "--delta", "1e-6")
+NAMES = "--user user_id --item item_id"
+BASKET = "--user user --item items"
+BUDGET = "--epsilon 60 --k 10 --delta 1e-6"
 
-READ: dict[str, tuple[str, ...]] = {
+READ = {
     "bom_semicolon_crlf.csv": NAMES,
     "pipe.csv": NAMES,
-    "double_colon.dat": ("--user", "1", "--item", "2", "--delimiter", "::"),
-    "nulls.csv": (*NAMES, "--null", "NULL", "--null", "\\N", "--null", "N/A"),
+    "double_colon.dat": "--user 1 --item 2 --delimiter ::",
+    "nulls.csv": f"{NAMES} --null NULL --null '\\N' --null N/A",
     "basket.parquet": BASKET,
     "basket.jsonl": BASKET,
-    "basket_delim.csv": (*BASKET, "--split", "|"),
-    "cp1252.csv": (*NAMES, "--encoding", "cp1252"),
+    "basket_delim.csv": f"{BASKET} --split '|'",
+    "cp1252.csv": f"{NAMES} --encoding cp1252",
     "cp_utf8.csv": NAMES,
-    "utf16.csv": (*NAMES, "--encoding", "utf-16"),
+    "utf16.csv": f"{NAMES} --encoding utf-16",
     "leading_zero.csv": NAMES,
-    "floatids.csv": ("--user", "user", "--item", "item"),
+    "floatids.csv": "--user user --item item",
 }
 REFUSED = {
     "semicolon_footnote.csv": (NAMES, "line", "footnote"),
-    "double_colon.dat": (("--user", "1", "--item", "2"), "','", "--delimiter"),
+    "double_colon.dat": ("--user 1 --item 2", "','", "--delimiter"),
     "cp1252.csv": (NAMES, "--encoding", "cp1252"),
     "utf16.csv": (NAMES, "--encoding", "utf-16"),
 }
 UNMATCHED = {
     "leading_zero.csv": (NAMES, "cat_excel_lost_zeros.csv"),
-    "floatids.csv": (("--user", "user", "--item", "item"), "cat_int.csv"),
+    "floatids.csv": ("--user user --item item", "cat_int.csv"),
 }
 PUBLIC = {"cat_excel_lost_zeros.csv", "cat_int.csv", "cat_semicolon.csv"}
-
-
-def ran(*words: object) -> Any:
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def case(name: str) -> Path:
@@ -71,11 +65,11 @@ def test_no_case_is_left_out() -> None:
 @pytest.mark.parametrize("name", spread(list(READ), 1))
 def test_a_case_is_read(name: str) -> None:
     """Its items come out, and the check finds the users and items that are there."""
-    done = ran("topk", case(name), *READ[name], *BUDGET, "--json")
+    done = dpselect("topk", case(name), READ[name], BUDGET, "--json")
     assert done.exit_code == 0, done.stderr
     labels = json.loads(done.stdout)["selection"]["labels"]
     assert len(labels) >= 8  # the least popular may stay below the threshold
-    found = json.loads(ran("check", case(name), *READ[name], "--json").stdout)
+    found = json.loads(dpselect("check", case(name), READ[name], "--json").stdout)
     assert found["items"] == 10
     assert found["users"] >= (300 if name == "double_colon.dat" else 380)
 
@@ -84,7 +78,7 @@ def test_a_case_is_read(name: str) -> None:
 def test_a_case_is_refused_with_the_remedy(name: str) -> None:
     """As an option that is typed, and the data is not quoted."""
     asked, *words = REFUSED[name]
-    done = ran("topk", case(name), *asked, *BUDGET)
+    done = dpselect("topk", case(name), asked, BUDGET)
     assert (done.exit_code, done.stdout) == (1, "")
     assert all(word in done.stderr for word in words), done.stderr
     assert "u330" not in done.stderr
@@ -97,11 +91,11 @@ def test_a_catalog_that_does_not_match_is_noticed(name: str) -> None:
     items show noise alone, which 19 of 20 do.
     """
     columns, catalog = UNMATCHED[name]
-    asked = (case(name), *columns, "--domain", case(catalog))
-    said = " ".join(ran("check", *asked).stdout.split())
+    asked = (case(name), columns, "--domain", case(catalog))
+    said = " ".join(dpselect("check", *asked).stdout.split())
     assert "listed items 0 occur in the log" in said
     assert ("zeros in front" if name == "leading_zero.csv" else "Int64") in said
-    answered = ran("topk", *asked, "--k", 5, "--epsilon", 6, "--with-counts")
+    answered = dpselect("topk", *asked, "--k 5 --epsilon 6 --with-counts")
     assert answered.exit_code in (0, EXPLAINED)
     assert ("hardly any user was found" in " ".join(answered.stdout.split())) == (
         answered.exit_code == EXPLAINED
@@ -112,21 +106,8 @@ def test_a_catalog_of_two_columns_in_one_is_refused_or_read() -> None:
     """It is public: its header may be shown, and tells the delimiter where it names the log's
     column.
     """
-    log, catalog = case("pipe.csv"), case("cat_semicolon.csv")
-    done = ran("topk", log, *NAMES, *BUDGET[:2], "--k", 1, "--domain", catalog)
+    asked = ("topk", case("pipe.csv"), "--epsilon 60 --k 1 --domain", case("cat_semicolon.csv"))
+    done = dpselect(*asked, NAMES)
     assert done.exit_code == 0, done.stderr
-    renamed = ran(
-        "topk",
-        log,
-        "--user",
-        "item_id",
-        "--item",
-        "user_id",
-        *BUDGET[:2],
-        "--k",
-        1,
-        "--domain",
-        catalog,
-    )
-    assert renamed.exit_code == 1
-    assert "--delimiter=';'" in renamed.stderr
+    renamed = dpselect(*asked, "--user item_id --item user_id")
+    assert (renamed.exit_code, "--delimiter=';'" in renamed.stderr) == (1, True)

@@ -8,53 +8,55 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
 from dpselect.app import events
-from dpselect.app.cli import app, main
+from dpselect.app.cli import main
+from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.answer import _is_paid, _paid
 from dpselect.app.spec.toml_file import Config, ReleaseTable
 from dpselect.mechanisms import Mechanism
 
+URL = "sqlite:///p.db"
 LOG = "user_id,item_id\n" + "".join(
     f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2]
 )
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """`topk` on a log with a public catalog and a ledger, in an empty working folder."""
-    (tmp_path / "log.csv").write_text(LOG)
-    (tmp_path / "items.csv").write_text("item_id\na\nb\nc\n")
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """`topk` on a log with a public catalog and a ledger, in a working folder of its own."""
+    (place := tmp_path / "here").mkdir()
+    monkeypatch.chdir(place)
+    Path("log.csv").write_text(LOG)
+    Path("items.csv").write_text("item_id\na\nb\nc\n")
+    with acc.Ledger.open(URL) as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=5), "add_remove")
-    (tmp_path / "log.json").write_text("{}")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    given = (
-        f"topk {tmp_path}/log.csv --user user_id --item item_id --k 1 --domain {tmp_path}/items.csv"
-        " --epsilon 1 --key monday"
-    )
-    return [*given.split(), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
+    Path("log.json").write_text("{}")
+    asked = "topk log.csv --user user_id --item item_id --k 1 --domain items.csv --epsilon 1"
+    return f"{asked} --key monday --ledger {URL} --dataset log"
 
 
-def steps(tmp_path: Path) -> list[str]:
+def steps() -> list[str]:
     """What the ledger has recorded, in order."""
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+    with acc.Ledger.open(URL) as ledger:
         return [entry.action for entry in ledger.entries("log")]
 
 
-def child(words: list[str], out: Callable[[], int | None]) -> tuple[int, str]:
+def child(words: str, out: Callable[[], int | None]) -> tuple[int, str]:
     """Status and standard error of `dpselect` in a forked process whose standard output is what
     `out` opens; None closes it.
     """
@@ -71,7 +73,7 @@ def child(words: list[str], out: Callable[[], int | None]) -> tuple[int, str]:
             else:
                 os.dup2(opened, 1)
                 sys.stdout = sys.__stdout__ = os.fdopen(1, "w", closefd=False)  # type: ignore[assignment,misc]
-            sys.argv = ["dpselect", *words]
+            sys.argv = ["dpselect", *shlex.split(words)]
             main()
         except SystemExit as end:
             if sys.stdout is not None:
@@ -93,109 +95,87 @@ def _closed_pipe() -> int:
     return writer
 
 
-@pytest.mark.parametrize("suffix", ["json", "txt"])
-def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(("suffix", "more"), [("json", "--json"), ("txt", "")])
+def test_the_answer_is_kept_and_printed(
+    words: str, monkeypatch: pytest.MonkeyPatch, suffix: str, more: str
+) -> None:
     """--output holds the same answer as standard output, privately. It is on disk, under no name
     that anybody reads, before the release is recorded.
     """
-    target, before = tmp_path / f"answer.{suffix}", list[tuple[bool, int, dict[str, object]]]()
+    target, before = Path(f"answer.{suffix}"), list[tuple[bool, int, dict[str, object]]]()
     release = acc.Ledger.release
 
-    def watched(self: acc.Ledger, *args: object, **kwargs: object) -> object:
-        (draft,) = tmp_path.glob(".dpselect-*")
-        before.append(
-            (target.exists(), draft.stat().st_mode & 0o777, json.loads(draft.read_text())["ledger"])
-        )
-        return release(self, *args, **kwargs)  # type: ignore[arg-type]
+    def watched(*args: Any, **kwargs: Any) -> object:
+        (draft,) = Path().glob(".dpselect-*")
+        charge = json.loads(draft.read_text())["ledger"]
+        before.append((target.exists(), draft.stat().st_mode & 0o777, charge))
+        return release(*args, **kwargs)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with monkeypatch.context() as patch:
         patch.setattr(acc.Ledger, "release", watched)
-        done = CliRunner().invoke(
-            app, [*words, "--output", str(target), *(["--json"] if suffix == "json" else [])]
-        )
+        done = dpselect(words, "--output", target, more)
     charge = {"dataset": "log", "period": [], "key": "monday", "entry": 1}
     assert (done.exit_code, done.stderr, before) == (0, "", [(False, 0o600, charge)])
     assert target.stat().st_mode & 0o777 == 0o600
-    assert not list(tmp_path.glob(".dpselect-*"))
-    if suffix == "json":
+    assert not list(Path().glob(".dpselect-*"))
+    if more:
         assert target.read_text() == done.stdout
-        assert json.loads(done.stdout)["ledger"] == charge
     else:
-        assert json.loads(Path(f"{target}.json").read_text())["ledger"] == charge
         assert "Private top 1" in target.read_text()
-    assert steps(tmp_path) == ["charge", "release"]
+        target = Path(f"{target}.json")
+    assert json.loads(target.read_text())["ledger"] == charge
+    assert steps() == ["charge", "release"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "answer",
-        "answer.xls",
-        "none/answer.json",
-        "none/a.csv",
-        "../p.db",
-        "../log.csv",
-        "../log.json",
-    ],
-)
-def test_a_place_that_will_not_do_costs_nothing(
-    words: list[str], tmp_path: Path, name: str
-) -> None:
+PLACES = "answer answer.xls none/answer.json none/a.csv p.db log.csv log.json taken.csv"
+
+
+@pytest.mark.parametrize("name", PLACES.split())
+def test_a_place_that_will_not_do_costs_nothing(words: str, name: str) -> None:
     """A file that exists, has no folder or no known format, or is the ledger or an input is refused
-    before any charge.
+    before any charge; so is a table whose answer's place beside it is taken.
     """
-    before = (tmp_path / "p.db").read_bytes()
-    done = CliRunner().invoke(app, [*words, "--output", name])
+    Path("taken.csv.json").write_text("mine")
+    before = Path("p.db").read_bytes()
+    done = dpselect(words, "--output", name)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert (tmp_path / "p.db").read_bytes() == before
+    assert Path("p.db").read_bytes() == before
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize("out", [_full, _closed_pipe])
+@pytest.mark.parametrize(
+    ("out", "more"),
+    [(_full, ""), (_full, "--output answer.json"), (_closed_pipe, "--output answer.json")],
+)
 def test_a_failed_print_says_where_the_answer_lies(
-    words: list[str], tmp_path: Path, out: Callable[[], int]
+    words: str, out: Callable[[], int], more: str
 ) -> None:
     """A full disk or a closed pipe behind standard output: status 1, one line, and the answer is in
-    the file, paid for.
+    the file, paid for; where none was named, it is put into one.
     """
-    target = tmp_path / "answer.json"
-    status, said = child([*words, "--output", str(target)], out)
+    before = {*Path().iterdir()}
+    status, said = child(f"{words} {more}", out)
+    (kept,) = {path for path in {*Path().iterdir()} - before if path.suffix == ".json"}
     assert status == 1
     assert re.fullmatch(
-        r"error: standard output .*answer\.json.*entry 1 of dataset 'log', key 'monday'\n", said
+        rf"error: standard output .*{kept}.*entry 1 of dataset 'log', key 'monday'.*\n", said
     )
-    assert json.loads(target.read_text())["selection"]["labels"]
-    assert steps(tmp_path) == ["charge", "release"]
+    held = json.loads(kept.read_text())
+    assert (len(held["selection"]["labels"]), held["ledger"]["key"]) == (1, "monday")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert steps() == ["charge", "release"]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_an_answer_without_a_file_gets_one(words: list[str], tmp_path: Path) -> None:
-    """If it was paid for and cannot be printed, and no file was named, it is put into one, and the
-    error says into which.
-    """
-    status, said = child(words, _full)
-    assert status == 1
-    (rescued,) = Path.cwd().iterdir()
-    assert str(rescued) in said
-    assert "entry 1 of dataset 'log', key 'monday'" in said
-    assert json.loads(rescued.read_text())["ledger"]["key"] == "monday"
-    assert rescued.stat().st_mode & 0o777 == 0o600
-
-
-def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_path: Path) -> None:
+def test_closed_standard_output_is_seen_before_the_charge(words: str) -> None:
     """With nowhere to print to and no --output nothing is charged; with --output the answer is
     there.
     """
     status, said = child(words, lambda: None)
-    assert status == 2
-    assert "--output" in said
-    assert steps(tmp_path) == []
-    status, said = child([*words, "--output", str(tmp_path / "answer.json")], lambda: None)
-    assert status == 1
-    assert "answer.json" in said
-    assert (tmp_path / "answer.json").exists()
+    assert (status, "--output" in said, steps()) == (2, True, [])
+    status, said = child(f"{words} --output answer.json", lambda: None)
+    assert (status, "answer.json" in said) == (1, True)
+    assert Path("answer.json").exists()
 
 
 @pytest.mark.fast(1)
@@ -203,77 +183,61 @@ def test_closed_standard_output_is_seen_before_the_charge(words: list[str], tmp_
     "error", [KeyboardInterrupt(), ValueError("user alice"), OSError(28, "full")]
 )
 def test_an_interruption_says_what_was_charged(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    words: str, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     """Whatever ends the command while it reads or draws: whether it was charged, and under which
     entry and key.
     """
-
-    def fail(*_: object, **__: object) -> object:
-        raise error
-
+    fail = Mock(side_effect=error)
     with monkeypatch.context() as patch:
         patch.setattr(events, "read", fail)
-        done = CliRunner().invoke(app, words)
-    assert "nothing was charged" in done.stderr
-    assert steps(tmp_path) == []
+        assert "nothing was charged" in dpselect(words).stderr
+    assert steps() == []
     monkeypatch.setattr(Mechanism, "select", fail)
-    done = CliRunner().invoke(app, words)
+    done = dpselect(words)
     assert done.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 70)
     assert "entry 1 of dataset 'log', key 'monday', is charged" in done.stderr
     assert "alice" not in done.stderr
-    assert steps(tmp_path) == ["charge"]
+    assert steps() == ["charge"]
 
 
 def test_an_interrupted_print_says_where_the_answer_lies(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C while the answer is printed."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("dpselect.app.cli.out.emit", stop)
-    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.txt")])
+    monkeypatch.setattr("dpselect.app.cli.out.emit", Mock(side_effect=KeyboardInterrupt))
+    done = dpselect(words, "--output answer.txt")
     assert done.exit_code == 130
     assert re.search(r"answer\.txt.*charged as entry 1 .*'monday'", done.stderr)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) -> None:
+@pytest.mark.usefixtures("words")
+def test_a_charge_on_the_command_line_is_told() -> None:
     """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
-    url = f"sqlite:///{tmp_path}/p.db"
-    paid = ["--ledger", url, "--dataset", "log", "--relation", "add_remove"]
-    given = ["ledger", "charge", *paid, "--curve", '{"kind": "pure_dp", "epsilon": 0.5}']
-    status, said = child(given, _full)
+    curve = """--curve '{"kind": "pure_dp", "epsilon": 0.5}' --relation add_remove"""
+    status, said = child(f"ledger charge --ledger {URL} --dataset log {curve}", _full)
     assert status == 1
     assert re.search(r"entry 1, key [0-9a-f]{32}: committed", said)
 
 
 @pytest.mark.slow
-def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.usefixtures("words")
+def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for() -> None:
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other
     programs read back what was read. Numbers, and the answer beside the table, stay so anyway.
     """
     bad = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1", "a;=1", "fine; a-b", "'=1"]
-    (tmp_path / "log.jsonl").write_text(
-        "".join(json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad)
-    )
-    (tmp_path / "items.csv").write_text("\n".join(["i", *bad, ""]))
-    asked = (
-        f"topk {tmp_path}/log.jsonl --user u --item i --k 9 --domain {tmp_path}/items.csv"
-        " --epsilon 9"
-    )
+    log = (json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad)
+    Path("log.jsonl").write_text("".join(log))
+    Path("items.csv").write_text("\n".join(["i", *bad, ""]))
+    asked = "topk log.jsonl --user u --item i --k 9 --domain items.csv --epsilon 9"
     for more, shown in (
-        ((), bad),
-        (("--spreadsheet-safe",), [*(f"'{text}" for text in bad[:-3]), "a;'=1", *bad[-2:]]),
+        ("", bad),
+        ("--spreadsheet-safe", [*(f"'{text}" for text in bad[:-3]), "a;'=1", *bad[-2:]]),
     ):
-        target = tmp_path / f"top{len(more)}.csv"
-        done = CliRunner().invoke(
-            app, [*asked.split(), "--with-counts", "--output", str(target), *more]
-        )
+        target = Path(f"top{more}.csv")
+        done = dpselect(asked, more, "--with-counts --output", target)
         assert (done.exit_code, done.stderr) == (0, "")
         with target.open(newline="") as stream:
             rows = list(csv.DictReader(stream))
@@ -283,74 +247,51 @@ def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_a
         # where users count in part
         assert {row["high"] == "" for row in rows} == {kept["intervals"]["at_least"]}
         assert sorted(kept["selection"]["labels"]) == sorted(bad)
-    refused = CliRunner().invoke(
-        app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"]
-    )
+    refused = dpselect(asked, "--output top.json --spreadsheet-safe")
     assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
 
 
-def test_a_table_needs_both_places(words: list[str], tmp_path: Path) -> None:
-    """If the answer's place beside the table is taken, nothing is charged."""
-    (tmp_path / "top.csv.json").write_text("mine")
-    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.csv")])
-    assert done.exit_code == 2
-    assert "top.csv.json" in done.stderr
-    assert steps(tmp_path) == []
-
-
 def test_parquet_without_its_library_is_refused_before_the_charge(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra is named."""
     monkeypatch.setattr("dpselect.app.release.answer.find_spec", {}.get)
-    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.parquet")])
-    assert done.exit_code == 1
-    assert ".[arrow]" in done.stderr
-    assert steps(tmp_path) == []
+    done = dpselect(words, "--output top.parquet")
+    assert (done.exit_code, ".[arrow]" in done.stderr, steps()) == (1, True, [])
 
 
-def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Path) -> None:
+def test_a_table_holds_values_and_their_intervals(words: str) -> None:
     """Values that were paid for have a 95 % interval, that of their noise."""
     mechanism = dps.WithValues(
         mechanism=dps.PeelingTopK(k=1, noise="exponential", scale=8.0), noise="laplace", scale=4.0
     )
-    Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)).write(
-        tmp_path / "c.toml"
-    )
-    place = words.index("--epsilon")
-    asked = [
-        *words[:place],
-        *words[place + 2 :],
-        "--config",
-        str(tmp_path / "c.toml"),
-        "--output",
-        str(tmp_path / "t.csv"),
-    ]
-    done = CliRunner().invoke(app, asked)
+    release, budget = ReleaseTable(k=1, mechanism=mechanism), acc.Budget(epsilon=1)
+    Config(release=release, budget=budget).write(Path("c.toml"))
+    done = dpselect(words.replace("--epsilon 1", "--config c.toml --output t.csv"))
     assert (done.exit_code, done.stderr) == (0, "")
-    ((_, _, value, low, high),) = pl.read_csv(tmp_path / "t.csv").rows()
+    ((_, _, value, low, high),) = pl.read_csv("t.csv").rows()
     assert (value - low, high - value) == pytest.approx((mechanism.margin(), mechanism.margin()))
 
 
-def test_an_edited_answer_is_found_out(words: list[str], tmp_path: Path) -> None:
+def test_an_edited_answer_is_found_out(words: str) -> None:
     """The ledger has recorded the hash of the file: one with another item in it is not shown."""
-    kept, asked = tmp_path / "answer.json", [*words, "--output", str(tmp_path / "answer.json")]
-    shown = CliRunner().invoke(app, asked)
+    kept, asked = Path("answer.json"), f"{words} --output answer.json"
+    shown = dpselect(asked)
     assert shown.exit_code == 0, shown.stderr
     kept.write_text(kept.read_text().replace('"labels": [\n      "', '"labels": [\n      "forged-'))
     assert "forged" in kept.read_text()
-    refused = CliRunner().invoke(app, asked)
+    refused = dpselect(asked)
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "was edited, or printed" in refused.stderr
 
 
-def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_path: Path) -> None:
+def test_only_what_was_paid_for_is_an_answer_on_record(words: str) -> None:
     """One whose charge is not committed, or that a mechanism of another price gave, is none,
     whatever its hash.
     """
-    kept = tmp_path / "answer.json"
-    assert CliRunner().invoke(app, [*words, "--output", str(kept)]).exit_code == 0
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+    kept = Path("answer.json")
+    assert dpselect(words, "--output", kept).exit_code == 0
+    with acc.Ledger.open(URL) as ledger:
         receipt = ledger.find("log", "monday")
     assert receipt is not None
     held = _paid(kept.read_text(), receipt)
@@ -360,3 +301,75 @@ def test_only_what_was_paid_for_is_an_answer_on_record(words: list[str], tmp_pat
         assert _paid(kept.read_text(), replace(receipt, state=state)) is None
     other = json.loads(dps.ExponentialMechanism(epsilon=0.5).to_json())
     assert not _is_paid({**held, "mechanism": other}, receipt)
+
+
+# -- keys and prices -------------------------------------------------------------------------------
+
+
+def test_a_retry_gives_the_kept_answer(words: str) -> None:
+    """With --key and the --output of before the recorded answer is printed again, as text or JSON:
+    nothing is charged or drawn.
+
+    A dry run says so, and under another key that the file is in the way, as a release would.
+    """
+    asked = f"{words} --output answer.json"
+    other, keyless = asked.replace("monday", "tuesday"), asked.replace("--key monday", "")
+    first = dpselect(asked)
+    assert first.exit_code == 0, first.stderr
+    Path("log.csv").unlink()  # nothing is read either
+    with acc.Ledger.open(URL) as ledger:
+        before = ledger.heads().datasets
+        again = dpselect(asked, "--json")
+        assert (again.exit_code, again.stdout) == (0, Path("answer.json").read_text())
+        # what was left then is not kept
+        assert dpselect(asked).stdout.startswith(first.stdout.partition("Budget: ")[0])
+        told = " ".join(dpselect(asked, "--dry-run").stdout.split())
+        assert "nothing more would be charged, because entry 1 covers" in told
+        for in_the_way in (f"{other} --dry-run", other, keyless):
+            refused = dpselect(in_the_way)
+            assert (refused.exit_code, refused.stdout) == (2, "")
+            assert "is not overwritten" in refused.stderr
+        changed = dpselect(asked.replace("--epsilon 1", "--epsilon 0.5"))
+        assert (changed.exit_code, "paid for another release" in changed.stderr) == (1, True)
+        assert ledger.heads().datasets == before
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "4.5"])
+def test_a_used_key_pays_for_no_other_question(words: str, epsilon: str) -> None:
+    """Another question under a used key is told of the key, whether or not the budget would pay for
+    it; nothing is charged.
+    """
+    assert dpselect(words).exit_code == 0
+    refused = dpselect(words.replace("--epsilon 1", f"--epsilon {epsilon}"))
+    assert (refused.exit_code != 0, refused.stdout) == (True, "")
+    assert "has already paid for a different charge" in " ".join(refused.stderr.split())
+    assert "charged" not in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_release_pays_for_what_came_out(words: str) -> None:
+    """With --pay-for-what-came-out the ledger takes off what the answer did not use; without such a
+    price it is refused.
+    """
+    what = "topk log.csv --user user_id --item item_id --k 5 --epsilon 1 --delta 1e-6"
+    loose = f"{what} --mechanism limited_domain --pay-for-what-came-out"
+    budget = acc.Budget(epsilon=2, delta=1e-4, order="inf")
+    with acc.Ledger.open(URL) as ledger:
+        ledger.create_dataset("open", budget, "add_remove")
+        done = dpselect(f"{loose} --json --ledger {URL} --dataset open")
+        assert done.exit_code in (0, EXPLAINED), done.stderr
+        told = json.loads(done.stdout)
+        assert any("did not use is returned" in note for note in told["notes"])
+        used = acc.Curve.from_json(json.dumps(told["spent"]))
+        assert ledger.total("open").spent == ledger.dataset("open").budget.price(used)
+        assert used.core_epsilon < acc.Curve.from_json(json.dumps(told["curve"])).core_epsilon
+        actions = [entry.action for entry in ledger.entries("open")]
+        assert actions == ["reserve", "commit", "release"]
+    for asked, reason in (
+        (f"{words} --pay-for-what-came-out", "costs the same"),
+        (loose, "needs --ledger"),
+    ):
+        refused = dpselect(asked)
+        assert refused.exit_code != 0
+        assert reason in " ".join(refused.stderr.split())
+    assert steps() == []

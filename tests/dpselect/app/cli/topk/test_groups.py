@@ -4,18 +4,15 @@ ones.
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
-from dpselect.app.release.question import Question, choose
-from dpselect.app.spec import TopKSpec
 from dpselect.plan import Grouping, TopKRequest, default_choice
 
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
@@ -26,32 +23,30 @@ COUNTS = {
     "Bern": {"rare": 900, "hit": 500},
 }
 # A town of one user, or an item of one, shows with a chance below delta.
-CERTAIN = ("--max-groups-per-user", 2, "--k", 2, "--epsilon", 40, "--delta", "1e-12")
+CERTAIN = "--max-groups-per-user 2 --k 2 --epsilon 40 --delta 1e-12"
 
 
 @pytest.fixture
 def towns(tmp_path: Path) -> Path:
     """A log of three towns and a secret one, and a list of the towns beside it."""
+    rows = [
+        f"{town}{user},{item},{town}\n"
+        for town, counts in COUNTS.items()
+        for item, count in counts.items()
+        for user in range(count)
+    ]
     path = tmp_path / "log.csv"
-    with path.open("w", newline="") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["person", "shop", "town"])
-        for town, counts in COUNTS.items():
-            for item, count in counts.items():
-                rows.writerows((f"{town}{user}", item, town) for user in range(count))
-        rows.writerow(["Rome0", "hit", "Hideaway"])
+    path.write_text("".join(["person,shop,town\n", *rows, "Rome0,hit,Hideaway\n"]))
     (tmp_path / "towns.csv").write_text("town,land\nOslo,N\nRome,I\nBern,S\nBonn,D\n")
     return path
 
 
 @pytest.fixture
-def per_town(run: Any, towns: Path) -> Any:
+def per_town(towns: Path) -> Any:
     """Run `dpselect topk` per town with these further arguments."""
 
     def invoke(*arguments: object) -> Any:
-        return run(
-            "topk", towns, "--user", "person", "--item", "shop", "--group", "town", *arguments
-        )
+        return dpselect("topk", towns, "--user person --item shop --group town", *arguments)
 
     return invoke
 
@@ -73,9 +68,9 @@ def test_every_town_has_its_own_ranking(
     price is the budget.
     """
     groups = ("--groups", towns.parent / "towns.csv") if listed else ()
-    items = ("--domain", catalog, "--domain-column", "shop") if public else ()
-    way = ("oneshot_top_k", "--noise", "gumbel") if public else ("limited_domain",)
-    result = per_town(*CERTAIN, *groups, *items, "--mechanism", *way, "--json")
+    items = f"--domain {catalog} --domain-column shop" if public else ""
+    way = "oneshot_top_k --noise gumbel" if public else "limited_domain"
+    result = per_town(CERTAIN, *groups, items, f"--mechanism {way} --json")
     assert result.exit_code == 0, result.stderr
     released = json.loads(result.stdout)
     found = by_town(released["selection"])
@@ -89,37 +84,6 @@ def test_every_town_has_its_own_ranking(
     assert budget.cost(mechanism.curve) >= 0.98 * budget.limit
     assert isinstance(mechanism, dps.PerGroup)
     assert (mechanism.discovery is None, mechanism.max_groups_per_user) == (listed, 2)
-
-
-def test_nobody_is_in_more_groups_than_are_listed() -> None:
-    """A bound beyond the length of the list is that length, which no user passes: same mechanism
-    and price, no pair dropped.
-    """
-    rows = [
-        (user, item, town) for user in range(5) for item in ("a", "b") for town in ("Rome", "Oslo")
-    ]
-    log = pd.DataFrame(rows, columns=["user", "item", "town"])
-    asked: Any = {
-        "user": "user",
-        "item": "item",
-        "group": "town",
-        "k": 1,
-        "epsilon": 1.0,
-        "delta": 1e-6,
-    }
-    asked["mechanism"] = "limited_domain"
-    of_list = [
-        Question.of(log, TopKSpec(**asked, groups=["Rome", "Oslo"], max_groups_per_user=most))
-        for most in (2, 9)
-    ]
-    discovered = Question.of(log, TopKSpec(**asked, max_groups_per_user=9))
-    first, beyond, free = (choose(question).mechanism for question in (*of_list, discovered))
-    assert first == beyond
-    assert isinstance(first, dps.PerGroup)
-    assert isinstance(free, dps.PerGroup)
-    assert (first.max_groups_per_user, free.max_groups_per_user) == (2, 9)
-    read = dps.events.read(log, of_list[1].reading)
-    assert read.counts.tolist() == [5, 5, 5, 5]
 
 
 @pytest.mark.slow
@@ -142,32 +106,16 @@ def test_the_default_clips_where_that_finds_more(
 
 def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> None:
     """Shares of users are what is selected by, and the answer says so."""
-    public = ("--groups", towns.parent / "towns.csv", "--json")
-    result = per_town(
-        "--max-groups-per-user",
-        1,
-        "--k",
-        3,
-        "--epsilon",
-        8,
-        "--delta",
-        1e-6,
-        "--clip",
-        1,
-        "--max-items-per-user",
-        300,
-        *public,
-    )
+    clipped = "--max-groups-per-user 1 --k 3 --epsilon 8 --delta 1e-6 --clip 1"
+    listed = ("--max-items-per-user 300 --json --groups", towns.parent / "towns.csv")
+    result = per_town(clipped, *listed)
     assert result.exit_code == 0, result.stderr
     released = json.loads(result.stdout)
     assert released["contributions"] | {"salt": ""} == {
         **{"max_items_per_user": 300, "max_groups_per_user": 1, "clip": 1.0, "salt": ""}
     }
     assert by_town(released["selection"]) == WINNERS
-    refused = per_town(
-        "--max-groups-per-user", 1, "--k", 3, "--epsilon", 8, "--delta", 1e-6, "--clip", 1
-    )
-    assert "--max-items-per-user" in refused.stderr
+    assert "--max-items-per-user" in per_town(clipped).stderr
 
 
 @pytest.mark.slow
