@@ -13,7 +13,6 @@ import pytest
 from cases import OTHERS
 from mechanism_laws import misfit
 from scipy.special import logsumexp
-from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -170,7 +169,7 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "noise", "children"),
-    spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2),
+    [(0.5, "gumbel", 2), (0.8, "logistic", 8)],
 )
 def test_splitting_blocks_follows_the_law(
     monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int
@@ -330,7 +329,7 @@ def two_groups(
     over the k-th largest.
     """
     noise = by_name("laplace")
-    z = np.linspace(-15, 15, 20_001) * scale
+    z = np.linspace(-15, 15, 8_001) * scale
     (a, b), up = sizes, np.array
     parts = []
     for taken in range(max(0, k - b), min(a, k) + 1):
@@ -358,7 +357,7 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     curve = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
     assert isinstance(curve, acc.curves.Tighter)
     assert curve.epsilon(1e-6) < 0.95 * acc.LaplaceDP(epsilon=2 * k / 20_000).epsilon(1e-6)
-    for sizes, start in (((400, 400), 0.0), ((200, 600), 0.0), ((400, 400), 30_000.0)):
+    for sizes, start in (((200, 600), 0.0), ((400, 400), 30_000.0)):
         p = two_groups(start, 0.0, sizes, k, 20_000.0)
         q = two_groups(start + 1, -1.0, sizes, k, 20_000.0)
         assert p.sum() == pytest.approx(1, abs=1e-5)
@@ -524,17 +523,3 @@ def test_the_integral_is_the_law_on_a_small_domain() -> None:
         assert papers.one_shot(values, 2, noise, 3.0) == pytest.approx(exact, abs=1e-9)
     law = papers.JointTopK(k=2, epsilon=1.0).probabilities(papers.scores(values))
     assert papers.joint(values, 2, 1.0) == pytest.approx(law[(0, 1)] + law[(1, 0)], rel=1e-9)
-
-
-@needs_data
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "anchor"), [(0.2, 0.025), (0.5, 0.15)])
-def test_peeling_reaches_its_anchors(epsilon: float, anchor: float) -> None:
-    """Peeling with permute-and-flip, 600 draws: within five standard errors and the anchor's
-    rounding.
-    """
-    values = papers.load("NETFLIX")
-    mechanism = dps.PeelingTopK(k=K, noise="exponential", scale=K / epsilon)
-    near = papers.nearby(values, K, K / epsilon)
-    found, _ = papers.simulated(mechanism, near, K, 600, np.random.default_rng(1))
-    assert abs(found - anchor) < 5 * np.sqrt(anchor / 600) + 0.01

@@ -404,11 +404,14 @@ def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: flo
 
 
 @pytest.mark.fast(5)
-@pytest.mark.parametrize("scale", [0.7, 1.5])
+@pytest.mark.parametrize(
+    ("scale", "others"),
+    [(0.7, (0, 0)), (1.5, (0, 0)), (0.7, (0, 1)), (1.5, (1, 0)), (0.7, (1, 1))],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "user", [None, (1, 1), (1, 0), (0, 1)], ids=["horizon", "both", "first", "second"]
 )
-@pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 def test_one_item_of_an_unknown_domain(
     scale: float, user: tuple[int, int] | None, others: tuple[int, int]
 ) -> None:

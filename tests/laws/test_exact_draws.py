@@ -127,10 +127,10 @@ def widened(bounds: Any, by: float) -> Any:
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
     """For the same bits both draws, at their own precision, a low one and none, agree with an
-    all-Arb reference; 100 cases.
+    all-Arb reference; 60 cases.
     """
     rng, real = np.random.default_rng(3), set_classes.totals
-    for case, values in enumerate(awkward(5, 100)):
+    for case, values in enumerate(awkward(5, 60)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.CanonicalTopK(
             k=k,
@@ -170,9 +170,7 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1)
-)
+@pytest.mark.parametrize(("gamma", "noise"), [(0.8, "laplace"), (1.0, "exponential")])
 def test_blocks_that_floats_never_decide_follow_the_law(
     gamma: float, noise: Any, monkeypatch: Patch
 ) -> None:
@@ -187,7 +185,7 @@ def test_blocks_that_floats_never_decide_follow_the_law(
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
     drawn: list[object] = [
         frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices)
-        for i in range(800)
+        for i in range(500)
     ]
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
@@ -365,22 +363,6 @@ def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) ->
 def one_by_one(source: ExactSampler) -> Iterator[int]:
     while True:
         yield int(source.words(1)[0])
-
-
-@pytest.mark.slow
-def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Patch) -> None:
-    """With every cell, level and acceptance left to ball arithmetic, sequences have their exact
-    law.
-    """
-    mechanism, scores = (
-        dps.JointTopK(k=2, epsilon=2.0),
-        dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY),
-    )
-    unsure(monkeypatch)
-    drawn: list[object] = [
-        mechanism.select(scores, rng=np.random.default_rng(i)).indices for i in range(800)
-    ]
-    assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
 # -- thresholds ------------------------------------------------------------------------------------

@@ -354,7 +354,7 @@ def test_no_divergence_is_above_that_of_the_gaussian_guarantee(curve: acc.Curve)
     mu = curve.gaussian_mu
     assert math.sqrt(2 * 0.99 * curve.rho) <= mu <= math.sqrt(curve.mu_squared) * (1 + 1e-12)
     whole = acc.GaussianDP(mu=mu)
-    for size in np.geomspace(1e-3, 20, 40).tolist():
+    for size in np.geomspace(1e-3, 20, 20).tolist():
         least = best_delta(curve, size * mu, thorough=True).value
         assert least <= whole.profile(size * mu) * (1 + 1e-6) or least <= LEAST_DELTA
 

@@ -249,7 +249,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
     def of_unit(size: float) -> acc.Curve:
         return acc.GaussianDP(mu=size) if noise == "gaussian" else acc.LaplaceDP(epsilon=size)
 
-    for k in (1, 3, 10, 30):
+    for k in (1, 10):
         select = dps.PeelingTopK(k=k, noise="gumbel", scale=1e9, sensitivity=whole)
         bound, found = select.curve + of_unit(unit), replace(counts, k=k).around(select).curve
         assert (stated(found, EPSILONS) <= stated(bound, EPSILONS) * (1 + 1e-9) + 1e-15).all()

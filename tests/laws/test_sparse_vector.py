@@ -487,7 +487,7 @@ def test_a_session_follows_the_law_and_ends() -> None:
     steps = (7, 0, 9, 5)
     law = law_of(mechanism, steps)
     seen: list[object] = []
-    for _ in range(4000):
+    for _ in range(1500):
         session = mechanism.session(rng=rng)
         seen.append(
             frozenset(
@@ -644,22 +644,6 @@ def test_the_margins_are_exact_to_a_few_counts(span: int) -> None:
     assert LargeMargin(epsilon=1.0, delta=1e-6, monotone=span == 1).margin(1) == pytest.approx(
         78.0 * span, abs=0.5
     )
-
-
-def test_uses_that_compose_cost_what_they_did() -> None:
-    """Theorem V7: thirty uses at epsilon 0.3 cost 4.03, as with a noisy maximum and a margin of
-    266.
-    """
-    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8).curve).epsilon(1e-6) == pytest.approx(
-        4.026, abs=2e-3
-    )
-    points = 30 * acc.ApproxDP(epsilon=0.3, delta=1e-8)
-    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8).curve).epsilon(1e-6) < 0.63 * points.epsilon(
-        1e-6
-    )
-    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8, split=0.6).curve).epsilon(
-        1e-6
-    ) == pytest.approx(4.836, abs=2e-3)
 
 
 def test_margins_beyond_the_floats_are_refused_before_a_charge() -> None:
