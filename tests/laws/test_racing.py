@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from chance import same_law
+from chance import alike
 from exact import stated
 from numpy.typing import NDArray
 from race_oracle import Grid, Law, Log, Race, aligned, divergences, draw, law, lone_chances, of
@@ -128,13 +127,6 @@ CLOSEST: list[tuple[str, float | None, dict[str, Any], tuple[int, ...], list[tup
         [(users([0, 1]), users()), (users([0], [1], [0, 1]), users([0], [1]))],
     ),
     (
-        "replace_one",
-        1.0,
-        TWO | {"norm": 1.5},
-        (18, 18),
-        [(users([0], [1], [0, 1], [0]), users([0], [1], [0, 1], [1]))],
-    ),
-    (
         "add_remove",
         1.0,
         THREE | {"delta": 0.02, "k": 2, "scale": 0.5, "norm": 1.5},
@@ -142,7 +134,6 @@ CLOSEST: list[tuple[str, float | None, dict[str, Any], tuple[int, ...], list[tup
         [(users([1], [1], [1]), users([1], [1])), (users([0], [0, 1]), users([0]))],
     ),
     ("replace_one", 1.0, THREE | {"delta": 0.1}, (9, 8, 7), [(users([0], [0]), users([0], [1]))]),
-    ("add_remove", 1.0, THREE, (9, 8, 7), [(users([0, 1]), users())]),
 ]
 
 
@@ -618,11 +609,9 @@ FEWER = tuple(user - {0, 1} for user in CROWD[:15] if user - {0, 1})
 
 AGREED: list[tuple[str, Log, tuple[int, ...], dict[str, Any]]] = [
     ("add_remove", CROWD, (0,) * 6, {"delta": 0.1, "k": 3, "scale": 1.5}),
-    ("add_remove", CROWD, (0,) * 6, {"k": 3, "scale": 2.0, "bands": ((0.1, 0.5), (0.05, 0.3))}),
     ("replace_one", CROWD, (0,) * 6, TWO | {"delta": 0.2, "k": 2, "scale": 1.5, "norm": 1.5}),
     ("add_remove", CROWD, (0, 1) * 3, {"delta": 0.2, "k": 2, "cells": True, "scale": 1.0}),
     ("add_remove", FEWER, (0,) * 6, TWO | {"k": 2, "scale": 2.0, "combine": 0.0}),
-    ("add_remove", FEWER, (0,) * 6, {"delta": 0.3, "k": 2, "floors": (5.0, 6.0)}),
 ]
 
 
@@ -657,20 +646,10 @@ def seconds(race: Race, log: Log, count: int, seed: int) -> list[Any]:
     return [(order, tuple(marked(order, row[list(order)], log))) for order, row in both]
 
 
-def alike(seen: Sequence[Any], drawn: Sequence[Any]) -> float:
-    """A p-value that both samples have one law; outcomes seen fewer than ten times are one."""
-    counts = Counter(seen), Counter(drawn)
-    frequent = [one for one, number in (counts[0] + counts[1]).items() if number >= 10]
-    table = [[count[one] for one in frequent] for count in counts]
-    for row, sample in zip(table, (seen, drawn), strict=True):
-        row.append(len(sample) - sum(row))
-    return same_law(*table)
-
-
 @pytest.mark.parametrize(
     ("at", "count", "others"),
     [
-        *((at, 120, 4000) for at in (0, 3, 5)),
+        *((at, 120, 4000) for at in (0, 2)),
         *(pytest.param(at, 1500, 30_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
     ],
 )
