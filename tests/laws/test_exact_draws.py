@@ -127,10 +127,10 @@ def widened(bounds: Any, by: float) -> Any:
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
     """For the same bits both draws, at their own precision, a low one and none, agree with an
-    all-Arb reference; 60 cases.
+    all-Arb reference; 100 cases.
     """
     rng, real = np.random.default_rng(3), set_classes.totals
-    for case, values in enumerate(awkward(5, 60)):
+    for case, values in enumerate(awkward(5, 100)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.CanonicalTopK(
             k=k,

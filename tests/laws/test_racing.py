@@ -612,6 +612,7 @@ AGREED: list[tuple[str, Log, tuple[int, ...], dict[str, Any]]] = [
     ("replace_one", CROWD, (0,) * 6, TWO | {"delta": 0.2, "k": 2, "scale": 1.5, "norm": 1.5}),
     ("add_remove", CROWD, (0, 1) * 3, {"delta": 0.2, "k": 2, "cells": True, "scale": 1.0}),
     ("add_remove", FEWER, (0,) * 6, TWO | {"k": 2, "scale": 2.0, "combine": 0.0}),
+    ("add_remove", FEWER, (0,) * 6, {"delta": 0.3, "k": 2, "floors": (5.0, 6.0)}),
 ]
 
 
@@ -649,7 +650,7 @@ def seconds(race: Race, log: Log, count: int, seed: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("at", "count", "others"),
     [
-        *((at, 120, 4000) for at in (0, 2)),
+        *((at, 120, 4000) for at in (0, 2, 4)),
         *(pytest.param(at, 1500, 30_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
     ],
 )
