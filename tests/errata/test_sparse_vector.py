@@ -1,5 +1,5 @@
 """Errata of the sparse vector family, each with its numbers. Statements:
-docs/theorems/sparse_vector.md and ranking.md.
+docs/theorems/sparse_vector.md.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def two_groups(
     over the k-th largest.
     """
     noise = by_name("laplace")
-    z = np.linspace(-15, 15, 8_001) * scale
+    z = np.linspace(-15, 15, 20_001) * scale
     (a, b), up = sizes, np.array
     parts = []
     for taken in range(max(0, k - b), min(a, k) + 1):

@@ -488,13 +488,6 @@ FAULTS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[
         (users([0], [0], [0], [0, 1]), users([0], [0], [0])),
     ),
     (
-        "rank among items that occur",
-        TWO | {"delta": 0.02, "k": 2, "combine": 0.4, "cells": True},
-        TWO_GROUPS,
-        (5, 4),
-        (users(*[[2]] * 5, [0], [3]), users(*[[2]] * 5, [0])),
-    ),
-    (
         "norm by items that occur",
         TWO | {"delta": 0.02, "k": 2, "combine": 0.4},
         ONE_GROUP,

@@ -110,7 +110,7 @@ def _known_threshold(
 
 @pytest.mark.fast(4)
 @pytest.mark.parametrize(("epsilon2", "c"), [(1.0, 1), (0.5, 5), (3.0, 20), (1.0, 100)])
-@pytest.mark.parametrize("order", [1.5, 2.0, 8.0, 100.0])
+@pytest.mark.parametrize("order", [1.5, 8.0, 100.0])
 def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float) -> None:
     """Theorem V8 is the worst run of equal comparisons with a known threshold, to 1 %: a bound 5 %
     lower would be wrong.
@@ -129,7 +129,7 @@ def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("alone", "c"), spread([(0.1, 5), (0.02, 20), (0.005, 100), (0.3, 1)], 2))
-@pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
+@pytest.mark.parametrize("order", [1.5, 8.0])
 def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(
     alone: float, c: int, order: float
 ) -> None:
@@ -487,7 +487,7 @@ def test_a_session_follows_the_law_and_ends() -> None:
     steps = (7, 0, 9, 5)
     law = law_of(mechanism, steps)
     seen: list[object] = []
-    for _ in range(1500):
+    for _ in range(800):
         session = mechanism.session(rng=rng)
         seen.append(
             frozenset(
