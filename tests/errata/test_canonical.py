@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import law_of
 
 import accounting as acc
 import dpselect as dps
@@ -22,11 +23,7 @@ TWO_SIDED = dps.Sensitivity(monotone=False)
 
 def law(mechanism: dps.Mechanism, values: Any) -> list[float]:
     """Exact law on scores that the mechanism accepts."""
-    return list(
-        mechanism.probabilities(
-            dps.Scores(values, sensitivity=mechanism.sensitivity_bound, kind="utilities")
-        ).values()
-    )
+    return list(law_of(mechanism, values, kind="utilities").values())
 
 
 def test_erratum_5_values_with_fresh_noise_are_not_covered_by_the_index_theorem() -> None:

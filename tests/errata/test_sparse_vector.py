@@ -1,5 +1,5 @@
 """Errata of the sparse vector family, each with its numbers. Statements:
-docs/theorems/sparse_vector.md and ranking.md.
+docs/theorems/sparse_vector.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import pytest
 import dpselect as dps
 from dpselect.mechanisms.stable_queries import StableRule, TopStable, log_failure
 from dpselect.noise import by_name
-from dpselect.ranking.comparisons import Comparisons as Pairwise
-from dpselect.ranking.spectral_top_k import ergodicity_coefficient, transition, walk
 from dpselect.verify.divergences import hockey_stick
 from dpselect.verify.quadrature import NoisyComparisons, ordered_probabilities
 
@@ -94,30 +92,3 @@ def test_the_papers_lemma_is_an_upper_bound(ratio: float) -> None:
         lemma = (2 * d**ratio + d - ratio * (d**ratio + 2 * d)) / (4 - 4 * ratio)
         exact = math.exp(log_failure(height, ratio))
         assert 0.85 * lemma < exact < 0.94 * lemma
-
-
-@pytest.mark.slow
-def test_the_whole_l1_norm_is_not_needed() -> None:
-    """Theorem K2: the change of a centrality is half of the published 2/(d L (1 - rho)), over all
-    flips of random tournaments.
-    """
-    rng, worst = np.random.default_rng(1), 0.0
-    for _ in range(40):
-        items, repeats = int(rng.integers(3, 6)), int(rng.integers(1, 4))
-        rows = [
-            (i, j) if rng.random() < 0.5 else (j, i)
-            for i in range(items)
-            for j in range(i)
-            for _ in range(repeats)
-        ]
-        chains = [transition(Pairwise(*map(list, zip(*rows, strict=True))), items)]
-        for place, (winner, loser) in enumerate(rows):
-            flipped = [*rows[:place], (loser, winner), *rows[place + 1 :]]
-            chains.append(transition(Pairwise(*map(list, zip(*flipped, strict=True))), items))
-        rho = max(ergodicity_coefficient(chain) for chain in chains)
-        published = 2 / (items * repeats * (1 - rho))
-        places = [walk(chain, 400) for chain in chains]
-        worst = max(
-            worst, max(float(np.abs(place - places[0]).max()) for place in places) / published
-        )
-    assert 0.2 < worst <= 0.5

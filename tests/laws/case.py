@@ -37,7 +37,7 @@ class Case:
     boxes: Boxes = ((1, 3), (2, 5), (3, 3))
     tight: bool = False
     domain: Domain = "public"
-    rounds: int = 40_000
+    rounds: int = 20_000
     values: tuple[int, ...] = ()
 
     def __str__(self) -> str:

@@ -13,12 +13,10 @@ import pytest
 from cases import OTHERS
 from mechanism_laws import misfit
 from scipy.special import logsumexp
-from spread import spread
 
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect import verify
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK, winners_curve
@@ -27,7 +25,7 @@ from dpselect.sampling import sampler, set_classes
 from dpselect.sampling.log_binomials import log_binomial
 from dpselect.sampling.ranked import Ranked
 from dpselect.sampling.set_classes import Classes, noise_at
-from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import hockey_stick, log_ratio
 
 # About 150 statistical tests at 1e-9 each.
 FALSE_ALARM = 1e-9
@@ -37,50 +35,6 @@ COUNTS, REPLACED = dps.Sensitivity(), dps.Sensitivity(relation="replace_one")
 def counts(values: object, sensitivity: dps.Sensitivity = COUNTS) -> dps.Scores:
     """Scores of any sign under a given sensitivity."""
     return dps.Scores(values, sensitivity=sensitivity, kind="utilities")
-
-
-@pytest.mark.parametrize(
-    "sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)]
-)
-@pytest.mark.parametrize("gamma", [0.5, 0.6, 0.9, 1.0])
-def test_random_larger_vectors_stay_below_the_curve(
-    gamma: float, sensitivity: dps.Sensitivity
-) -> None:
-    """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most
-    the curve, both ways round.
-    """
-    rng = np.random.default_rng(7)
-    for _ in range(12):
-        size = int(rng.integers(5, 9))
-        k = int(rng.integers(1, size + 1))
-        for mechanism in (
-            CanonicalTopK(
-                k=k,
-                epsilon=1.1,
-                gamma=gamma,
-                top_set=str(rng.choice(["tied", "gap"])),
-                sensitivity=sensitivity,
-            ),
-            JointTopK(
-                k=min(k, 4),
-                epsilon=1.1,
-                beta=None if rng.random() < 0.5 else 0.2,
-                sensitivity=sensitivity,
-            ),
-        ):
-            first = rng.integers(0, 6, size) * sensitivity.linf
-            low = 0 if sensitivity.monotone else -1
-            step = rng.integers(low, 2, size) if rng.random() < 0.5 else rng.uniform(low, 1, size)
-            p, q = (
-                list(mechanism.probabilities(counts(v, sensitivity)).values())
-                for v in (first, first + step * sensitivity.linf)
-            )
-            for one, other in ((p, q), (q, p)):
-                assert np.all(
-                    renyi(one, other, verify.ORDERS)[:, 0]
-                    <= mechanism.curve.rdp(verify.ORDERS) + 1e-9
-                )
-                assert log_ratio(one, other)[0] <= mechanism.curve.pure_epsilon + 1e-9
 
 
 def test_bounded_range_of_canonical_and_joint() -> None:
@@ -170,7 +124,7 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "noise", "children"),
-    spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2),
+    [(0.5, "gumbel", 2), (0.8, "logistic", 8)],
 )
 def test_splitting_blocks_follows_the_law(
     monkeypatch: pytest.MonkeyPatch, gamma: float, noise: str, children: int
@@ -358,7 +312,7 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     curve = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
     assert isinstance(curve, acc.curves.Tighter)
     assert curve.epsilon(1e-6) < 0.95 * acc.LaplaceDP(epsilon=2 * k / 20_000).epsilon(1e-6)
-    for sizes, start in (((400, 400), 0.0), ((200, 600), 0.0), ((400, 400), 30_000.0)):
+    for sizes, start in (((200, 600), 0.0), ((400, 400), 30_000.0)):
         p = two_groups(start, 0.0, sizes, k, 20_000.0)
         q = two_groups(start + 1, -1.0, sizes, k, 20_000.0)
         assert p.sum() == pytest.approx(1, abs=1e-5)
@@ -376,9 +330,7 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
 def test_one_point_is_pure_or_approximate(epsilon: float) -> None:
-    """A profile of one point has the Renyi bound, rho, profile and distribution of PureDP or
-    ApproxDP.
-    """
+    """A profile of one point has the Renyi bound, rho and profile of PureDP or ApproxDP."""
     orders = np.array([1 + 1e-6, 1.5, 2, 8, 64, 1e6])
     for delta, reference in (
         (0.0, acc.PureDP(epsilon=epsilon)),
@@ -390,10 +342,6 @@ def test_one_point_is_pure_or_approximate(epsilon: float) -> None:
         assert curve.profile(epsilon / 3) == pytest.approx(
             reference.profile(epsilon / 3), rel=1e-11
         )
-        assert curve.pld().get_epsilon_for_delta(1e-4) == pytest.approx(
-            reference.pld().get_epsilon_for_delta(1e-4), abs=1e-6
-        )
-        assert acc.Curve.from_json(curve.to_json()) == curve
     for points in (
         ((0.1, 0.1), (0.2, 0.1)),
         ((0.2, 0.1), (0.2, 0.1)),
@@ -449,26 +397,22 @@ def test_utility_bound_is_below_the_exact_probability() -> None:
         OneshotTopK(k=2, noise="gumbel", scale=1.7).true_set_bound(1.0, 5)
 
 
-def test_values_are_charged_and_have_no_probabilities_and_no_batch() -> None:
-    """Values of noise of their own cost k LaplaceDP more, whatever chose; the exact law and
-    select_many are refused, with a remedy. How they fall is a law of test_mechanisms.py.
+def test_values_have_no_probabilities_and_no_batch() -> None:
+    """The exact law of values and select_many are refused, with a remedy. What they cost: erratum
+    5; how they fall: a law of test_mechanisms.py.
     """
-    plain, valued = (
-        OneshotTopK(k=2, noise="laplace", scale=1.0, candidates=5, value_scale=scale)
-        for scale in (None, 4.0)
-    )
-    assert valued.curve == plain.curve + 2 * acc.LaplaceDP(epsilon=0.25)
+    few = [1, 2, 3, 4, 5]
+    valued = OneshotTopK(k=2, noise="laplace", scale=1.0, candidates=5, value_scale=4.0)
     with pytest.raises(dps.errors.NoClosedForm, match="cell_probabilities"):
-        valued.probabilities(counts([1, 2, 3, 4, 5]))
+        valued.probabilities(counts(few))
     with pytest.raises(dps.errors.InvalidRequest, match="value_scale"):
-        valued.select_many([[1, 2, 3, 4, 5]])
-    shown = OneshotTopK(
-        k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=2), values=True
-    )
+        valued.select_many([few])
+    two = dps.Sensitivity(l0=2)
+    shown = OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=two, values=True)
     with pytest.raises(dps.errors.NoClosedForm, match="leave them out"):
-        shown.probabilities(counts([1, 2, 3, 4, 5], shown.sensitivity_bound))
+        shown.probabilities(counts(few, two))
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
-        shown.cell_probabilities(counts([1, 2, 3, 4, 5], shown.sensitivity_bound), [2.0])
+        shown.cell_probabilities(counts(few, two), [2.0])
 
 
 K, BUDGETS = 100, (0.1, 0.2, 0.5)
@@ -504,13 +448,8 @@ def test_the_published_probabilities_of_the_true_set_are_reached() -> None:
     assert textbook == pytest.approx((0.07, 0.20, 0.49), abs=0.015)
     exact = of_scale(lambda e: papers.gumbel_scale(K, e))
     assert all(more > anchor + 0.03 for more, anchor in zip(exact, (0.07, 0.20, 0.49), strict=True))
-
-
-@needs_data
-def test_one_shot_exponential_reaches_its_anchors() -> None:
-    """By a one-dimensional integral; the anchors are simulated, to two figures."""
-    found = [papers.one_shot(papers.load("NETFLIX"), K, "exponential", K / e) for e in BUDGETS]
-    assert found == pytest.approx((0.004, 0.036, 0.21), abs=0.015)
+    one_by_one = [papers.one_shot(values, K, "exponential", K / e) for e in BUDGETS]
+    assert one_by_one == pytest.approx((0.004, 0.036, 0.21), abs=0.015)
 
 
 def test_the_integral_is_the_law_on_a_small_domain() -> None:
@@ -524,17 +463,3 @@ def test_the_integral_is_the_law_on_a_small_domain() -> None:
         assert papers.one_shot(values, 2, noise, 3.0) == pytest.approx(exact, abs=1e-9)
     law = papers.JointTopK(k=2, epsilon=1.0).probabilities(papers.scores(values))
     assert papers.joint(values, 2, 1.0) == pytest.approx(law[(0, 1)] + law[(1, 0)], rel=1e-9)
-
-
-@needs_data
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "anchor"), [(0.2, 0.025), (0.5, 0.15)])
-def test_peeling_reaches_its_anchors(epsilon: float, anchor: float) -> None:
-    """Peeling with permute-and-flip, 600 draws: within five standard errors and the anchor's
-    rounding.
-    """
-    values = papers.load("NETFLIX")
-    mechanism = dps.PeelingTopK(k=K, noise="exponential", scale=K / epsilon)
-    near = papers.nearby(values, K, K / epsilon)
-    found, _ = papers.simulated(mechanism, near, K, 600, np.random.default_rng(1))
-    assert abs(found - anchor) < 5 * np.sqrt(anchor / 600) + 0.01

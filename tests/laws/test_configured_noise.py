@@ -525,8 +525,8 @@ def test_a_gaussian_price_is_its_closed_form(sensitivity: dps.Sensitivity, scale
 @pytest.mark.parametrize("noise", [*LIPSCHITZ, "gaussian"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_a_price_in_epsilon_is_spent_as_noise(noise: Any, relation: Any) -> None:
-    """Canonical, joint, LimitedDomain and the stability test: price times scale is what one user
-    moves, as a rational.
+    """One winner, canonical, joint, LimitedDomain and the stability test: price times scale is what
+    one user moves, as a rational.
     """
     covers = dps.Sensitivity(linf=0.3, relation=relation)
     ratios = [
@@ -540,6 +540,9 @@ def test_a_price_in_epsilon_is_spent_as_noise(noise: Any, relation: Any) -> None
             Fraction(chosen.curve.core_epsilon) * Fraction(chosen.scale) / Fraction(covers.range)
         )
     if noise == "gumbel":
+        for kind in (dps.ExponentialMechanism, dps.PermuteAndFlip):
+            one = kind(epsilon=0.7, sensitivity=covers)
+            ratios.append(Fraction(0.7) * Fraction(one.scale) / Fraction(covers.range))
         for k, least in ((1, None), (2, None), (2, 2)):
             limited = dps.LimitedDomain(k=k, kbar=3, kbar_least=least, epsilon=0.7, delta=0.01)
             assert limited.curve.delta0 == 0.01

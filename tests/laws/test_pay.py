@@ -95,24 +95,6 @@ def pay(mechanism: Any, selection: dps.Selection) -> acc.Curve:
     return curve
 
 
-def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
-    """Charges the released items and not the threshold that ended the call."""
-    return acc.Approximate(
-        curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta
-    )
-
-
-def delta_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
-    """Charges the picks and not the delta of the call."""
-    price: Any = mechanism.cost_of(selection)
-    return price.curve
-
-
-def silence_for_free(mechanism: pate.ConfidentGNMax, selection: dps.Selection) -> acc.Curve | None:
-    """Charges rounds with an answer only."""
-    return mechanism.curve if selection.complete else None
-
-
 def near(mechanism: dps.LimitedDomain, vectors: list[Counts]) -> list[Pair]:
     """The neighboring pairs among these counts."""
     moved = [
@@ -147,7 +129,6 @@ SESSIONS: list[tuple[dps.LimitedDomain, int, int, list[Counts], Domain]] = [
         "public",
     ),
 ]
-RARE = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
 BALLOTS = sorted(neighbors(2, 1, 1, 4, "replace_one"))
 
 
@@ -183,32 +164,6 @@ def test_paying_for_answers_and_silence_keeps_the_budget(rounds: int) -> None:
     """
     rho = rounds * VOTE.curve.rho
     assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), pay, BALLOTS) <= 1e-12
-
-
-@pytest.mark.slow
-def test_a_free_threshold_is_caught() -> None:
-    """Sessions that charge nothing for calls without an item outrun their budget."""
-    mechanism, picks, calls, vectors, _ = SESSIONS[-1]
-    assert (
-        overspent(
-            *pure(mechanism, picks, calls * mechanism.delta),
-            threshold_for_free,
-            near(mechanism, vectors),
-        )
-        > 1e-9
-    )
-
-
-def test_a_free_delta_and_free_silence_are_caught() -> None:
-    """Sessions that charge delta for one call only outrun it, as do those that charge nothing for
-    rounds that abstain.
-    """
-    for charge, breaks in ((delta_for_free, True), (pay, False)):
-        assert (
-            overspent(*pure(RARE, 4, 0.01), charge, near(RARE, [(0,), (1,)]), "observed") > 1e-9
-        ) == breaks
-    rho = VOTE.curve.rho
-    assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), silence_for_free, BALLOTS) > 1e-3
 
 
 def test_spent_counts_the_threshold_once_and_tells_the_price_of_silence() -> None:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from chance import same_law
+from chance import alike
 from exact import stated
 from numpy.typing import NDArray
 from race_oracle import Grid, Law, Log, Race, aligned, divergences, draw, law, lone_chances, of
-from scipy.stats import binom
 
 import accounting as acc
 import dpselect as dps
@@ -129,13 +127,6 @@ CLOSEST: list[tuple[str, float | None, dict[str, Any], tuple[int, ...], list[tup
         [(users([0, 1]), users()), (users([0], [1], [0, 1]), users([0], [1]))],
     ),
     (
-        "replace_one",
-        1.0,
-        TWO | {"norm": 1.5},
-        (18, 18),
-        [(users([0], [1], [0, 1], [0]), users([0], [1], [0, 1], [1]))],
-    ),
-    (
         "add_remove",
         1.0,
         THREE | {"delta": 0.02, "k": 2, "scale": 0.5, "norm": 1.5},
@@ -143,7 +134,6 @@ CLOSEST: list[tuple[str, float | None, dict[str, Any], tuple[int, ...], list[tup
         [(users([1], [1], [1]), users([1], [1])), (users([0], [0, 1]), users([0]))],
     ),
     ("replace_one", 1.0, THREE | {"delta": 0.1}, (9, 8, 7), [(users([0], [0]), users([0], [1]))]),
-    ("add_remove", 1.0, THREE, (9, 8, 7), [(users([0, 1]), users())]),
 ]
 
 
@@ -167,12 +157,12 @@ def test_no_two_neighboring_logs_are_told_apart_by_more_than_the_curve(
 def wide() -> list[Any]:
     """Settings and numbers of items over which random pairs of neighboring logs are drawn."""
     rounds = [
-        (TWO, ONE_GROUP, (12, 12), 24),
+        (TWO, ONE_GROUP, (12, 12), 16),
         (TWO, (0, 0, 0), (8, 7), 10),
         (THREE, ONE_GROUP, (8, 7, 6), 10),
         (TWO | {"cells": True}, TWO_GROUPS, (4, 4), 8),
     ]
-    made = itertools.product(rounds, ("add_remove", "replace_one"), (0.1, 0.02, None), (0.5, 2.0))
+    made = itertools.product(rounds, ("add_remove", "replace_one"), (0.1, None), (0.5, 2.0))
     return [(*one, *more, seed) for seed, (one, *more) in enumerate(made)]
 
 
@@ -498,13 +488,6 @@ FAULTS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[
         (users([0], [0], [0], [0, 1]), users([0], [0], [0])),
     ),
     (
-        "rank among items that occur",
-        TWO | {"delta": 0.02, "k": 2, "combine": 0.4, "cells": True},
-        TWO_GROUPS,
-        (5, 4),
-        (users(*[[2]] * 5, [0], [3]), users(*[[2]] * 5, [0])),
-    ),
-    (
         "norm by items that occur",
         TWO | {"delta": 0.02, "k": 2, "combine": 0.4},
         ONE_GROUP,
@@ -619,12 +602,8 @@ FEWER = tuple(user - {0, 1} for user in CROWD[:15] if user - {0, 1})
 
 AGREED: list[tuple[str, Log, tuple[int, ...], dict[str, Any]]] = [
     ("add_remove", CROWD, (0,) * 6, {"delta": 0.1, "k": 3, "scale": 1.5}),
-    ("add_remove", CROWD, (0,) * 6, {"k": 3, "scale": 2.0, "bands": ((0.1, 0.5), (0.05, 0.3))}),
-    ("add_remove", FEWER, (0,) * 6, {"delta": 0.1, "k": 3, "floors": (0.0, 0.5), "combine": 0.3}),
     ("replace_one", CROWD, (0,) * 6, TWO | {"delta": 0.2, "k": 2, "scale": 1.5, "norm": 1.5}),
     ("add_remove", CROWD, (0, 1) * 3, {"delta": 0.2, "k": 2, "cells": True, "scale": 1.0}),
-    ("add_remove", FEWER, (0, 1) * 3, {"delta": 0.2, "k": 1, "cells": True, "floors": (0.0, 0.0)}),
-    ("add_remove", CROWD, (0, 1) * 3, {"k": 2, "cells": True, "scale": 2.0}),
     ("add_remove", FEWER, (0,) * 6, TWO | {"k": 2, "scale": 2.0, "combine": 0.0}),
     ("add_remove", FEWER, (0,) * 6, {"delta": 0.3, "k": 2, "floors": (5.0, 6.0)}),
 ]
@@ -661,20 +640,10 @@ def seconds(race: Race, log: Log, count: int, seed: int) -> list[Any]:
     return [(order, tuple(marked(order, row[list(order)], log))) for order, row in both]
 
 
-def alike(seen: Sequence[Any], drawn: Sequence[Any]) -> float:
-    """A p-value that both samples have one law; outcomes seen fewer than ten times are one."""
-    counts = Counter(seen), Counter(drawn)
-    frequent = [one for one, number in (counts[0] + counts[1]).items() if number >= 10]
-    table = [[count[one] for one in frequent] for count in counts]
-    for row, sample in zip(table, (seen, drawn), strict=True):
-        row.append(len(sample) - sum(row))
-    return same_law(*table)
-
-
 @pytest.mark.parametrize(
     ("at", "count", "others"),
     [
-        *((at, 120, 4000) for at in (0, 4, 8)),
+        *((at, 120, 4000) for at in (0, 2, 4)),
         *(pytest.param(at, 1500, 30_000, marks=pytest.mark.slow) for at in range(len(AGREED))),
     ],
 )
@@ -712,21 +681,3 @@ def test_draws_in_rows_are_those_of_the_second_implementation(settings: dict[str
         seen.append((order, tuple(marked(order, numbers[: len(order)], log))))
     race = of(mechanism, None, (0,) * 4)
     assert alike(seen, seconds(race, log, 20_000, 4)) > 1e-8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("own", [1, 3, 30, 300])
-def test_lone_items_in_a_large_log_are_rarely_shown(own: int) -> None:
-    """Lone items of one user, beside those of 400 others, are released with delta at most.
-
-    400 draws would notice four times as much.
-    """
-    rng = np.random.default_rng(own)
-    log = [frozenset((rng.zipf(1.3, size=40) % 500).tolist()) for _ in range(400)]
-    mine = frozenset(range(500, 500 + own)) | (frozenset(range(4)) if own < 297 else frozenset())
-    mechanism = raced("add_remove", 300, 1.0, delta=0.02, k=20, scale=3.0)
-    source = Weighing(mechanism, (*log, mine), 1.0, 800)
-    trials = 400
-    found = [mechanism.select(source.scores, rng=rng).labels for _ in range(trials)]
-    seen = sum(any(int(label) >= 500 for label in labels) for labels in found)
-    assert seen <= binom.isf(1e-8, trials, 0.02)

@@ -220,6 +220,10 @@ def number_of(**given: Any) -> object:
 OTHERS: list[tuple[Callable[[], object], str]] = [
     (lambda: runs(relation=None), "relation is missing"),
     (lambda: runs(base=PF, relation="replace_one"), "differs from the relation of base"),
+    (
+        lambda: runs(base=acc.SampledGaussianDP(mu=0.5, rate=0.1), relation="replace_one"),
+        "is not what base",
+    ),
     (lambda: runs(base=0.5), "a curve, or a mechanism"),
     (lambda: runs(distribution={"kind": "poisson", "mean": 0}), "mean"),
     (lambda: number_of(eta=-1.0, gamma=0.1), "eta"),

@@ -9,7 +9,6 @@ import math
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,19 +92,16 @@ def pairs(seed: int, outcomes: int = 4, count: int = 300) -> tuple[np.ndarray, n
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize("scores", [[0, 1, 2, 3], [0, 1, 1, 2]])
-def test_the_law_of_the_release_is_a_law(law: Any, scores: list[int]) -> None:
+def test_the_law_of_the_release_is_a_law(law: Any) -> None:
     """It adds up to one, and the number of runs has the stated mean: the oracle of this file is
     sound.
     """
-    first, _ = pairs(1)
-    assert released(law, first, scores).sum(axis=1) == pytest.approx(1, abs=1e-12)
+    assert released(law, pairs(1)[0], [0, 1, 1, 2]).sum(axis=1) == pytest.approx(1, abs=1e-12)
     number = np.arange(4001)
     assert chances(law, 4000) @ number == pytest.approx(law.mean, rel=1e-9)
-    for x in (0.0, 0.3, 0.9):
-        assert chances(law, 4000) @ x**number == pytest.approx(
-            power_series(law, np.array([x]))[0], abs=1e-12
-        )
+    assert chances(law, 4000) @ 0.9**number == pytest.approx(
+        power_series(law, np.array([0.9]))[0], abs=1e-12
+    )
 
 
 def both_ways(divergence: Any, pair: Any, levels: Any) -> np.ndarray:
@@ -131,12 +127,11 @@ def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
         pure = np.maximum(log_ratio(*runs), log_ratio(*runs[::-1]))
         for row, epsilon in enumerate(pure):
             table = acc.RenyiTable(orders=grid, values=np.maximum.accumulate(one[:, row]).tolist())
-            for base in (table, acc.tighter(table, acc.PureDP(epsilon=float(epsilon)))):
+            whole = acc.PureDP(epsilon=float(epsilon))
+            for base in (table, acc.tighter(table, whole), whole):
                 curve = acc.RepeatAndSelectDP(base=base, distribution=law)
                 assert (rdp[:, row] <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-9).all()
-            claimed = stated(
-                acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), EPSILONS
-            )
+            claimed = stated(curve, EPSILONS)
             assert (delta[:, row] <= claimed * (1 + 1e-8) + 1e-12).all()
 
 
@@ -195,32 +190,6 @@ def test_many_pure_runs_cost_little_more_than_one_at_small_orders(law: Any, epsi
     if epsilon < 0.1:
         assert reached[0] > 0.95 * claimed[0]
         assert claimed[2] < 0.6 * acc.PureDP(epsilon=curve.pure_epsilon).rdp([2.0])[0]
-
-
-@pytest.mark.parametrize("law", LAWS, ids=str)
-@pytest.mark.parametrize("seed", [3, 4])
-def test_no_pure_runs_are_told_apart_beyond_their_moments(law: Any, seed: int) -> None:
-    """W4 (vi) for random outcomes at the ends of the range and inside, in blocks and in turns; rho
-    is above every order.
-    """
-    rng, orders = np.random.default_rng(seed), np.array([1.01, 1.3, 2.0, 4.0, 8.0, 20.0])
-    for epsilon, size in itertools.product((0.01, 0.5, 1.0, 3.0), (2, 5, 12, 100)):
-        curve = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law)
-        assert (curve.rdp(orders) <= curve.rho * orders * (1 + 1e-9)).all()
-        loss = epsilon * (
-            rng.uniform(-1, 1, size) if seed == 3 else np.where(rng.integers(2, size=size), 1, -1)
-        )
-        loss[:2] = epsilon, -epsilon
-        ratio, share = np.exp(loss), rng.dirichlet(np.full(size, 0.3)) + 1e-9
-        up = loss > 0
-        (more, fewer), (over, under) = (
-            [(share * each)[side].sum() for side in (up, ~up)] for each in (1.0, ratio)
-        )
-        weight = np.where(up, (fewer - under) / (over - more), 1.0)  # so that both are laws
-        runs = [(share * weight * each / (share * weight).sum())[None] for each in (1.0, ratio)]
-        best = [released(law, run, list(range(size))) for run in runs]
-        reached = both_ways(renyi, best, orders)[:, 0]
-        assert (reached <= curve.rdp(orders) * (1 + 1e-9) + 1e-12).all()
 
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
@@ -531,8 +500,6 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
         session.best_of(tuned(epsilon=0.01), lambda: (1.0, ahead.select(nested, scores).indices))
     assert ahead.left == {nested: 9}
     seen.clear()
-    with pytest.raises(acc.BudgetExceeded):
-        session.best_of(tuned(epsilon=3.0), attempt)
     for wrong in ((mechanism, 3), (nested, attempt)):
         with pytest.raises(dps.errors.InvalidRequest, match="best_of takes"):
             session.best_of(*wrong)  # type: ignore[arg-type]
@@ -562,23 +529,3 @@ def test_json_holds_the_configuration_and_what_has_no_price_is_refused() -> None
             TruncatedNegativeBinomial.of_mean(mean)
     with pytest.raises(dps.errors.InvalidRequest, match="callable"):
         tuned().run(3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "around",
-    [lambda curve: curve, lambda curve: 3 * curve, lambda curve: curve + acc.PureDP(epsilon=0.1)],
-)
-def test_a_curve_of_one_relation_is_repeated_under_no_other(
-    around: Callable[[acc.Curve], acc.Curve],
-) -> None:
-    """A sampled Gaussian is proved under add_remove only, alone and inside a composition; its best
-    of many runs no less so.
-    """
-    base = around(acc.SampledGaussianDP(mu=0.5, rate=0.1))
-    law = acc.TruncatedNegativeBinomial.of_mean(5.0)
-    with pytest.raises(dps.errors.InvalidMechanism, match="is not what base"):
-        dps.RepeatAndSelect(base=base, distribution=law, relation="replace_one")
-    assert (
-        dps.RepeatAndSelect(base=base, distribution=law, relation="add_remove").curve.proved_for
-        == "add_remove"
-    )

@@ -264,9 +264,9 @@ def test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them(
     assert budget.cost(acc.zero()) == pytest.approx(false, rel=1e-11)
 
 
-def test_two_rates_are_given_together_and_in_order() -> None:
-    """A true positive rate at or below chance, one rate alone, and another amount are refused."""
-    for wrong, words in (
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
         ({"fpr": 0.1}, "exactly one of"),
         ({"tpr": 0.1}, "given together"),
         ({"fpr": 0.1, "tpr": 0.1}, "fpr < tpr"),
@@ -274,24 +274,20 @@ def test_two_rates_are_given_together_and_in_order() -> None:
         ({"fpr": 0.1, "epsilon": 1.0}, "given together"),
         ({"fpr": 0.1, "tpr": 0.2, "delta": 1e-6}, "Leave delta out"),
         ({"fpr": 0.1, "tpr": 1.0}, "true positive rate"),
-    ):
-        with pytest.raises(acc.errors.InvalidBudget, match=words):
-            acc.Budget(**wrong)
-    for asked in (
-        lambda: acc.PrivacyFilter(acc.Budget(fpr=0.1, tpr=0.2)),
-        lambda: acc.Budget(fpr=0.1, tpr=0.2).price(acc.PureDP(epsilon=0.01)),
-    ):
-        with pytest.raises(acc.errors.InvalidBudget, match="state the budget of separate charges"):
-            asked()
+        ({"advantage": 0.1, "delta": 1e-6}, "Leave delta out"),
+        ({"advantage": 0.1, "epsilon": 1.0}, "exactly one"),
+    ],
+)
+def test_a_budget_of_attacks_states_one_amount(wrong: dict[str, float], words: str) -> None:
+    """A true positive rate at or below chance, one rate alone, and another amount are refused."""
+    with pytest.raises(acc.errors.InvalidBudget, match=words):
+        acc.Budget(**wrong)
 
 
-def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("budget", [acc.Budget(advantage=0.1), acc.Budget(fpr=0.1, tpr=0.2)])
+def test_no_filter_counts_in_attacks(budget: acc.Budget, tmp_path: Path) -> None:
     """What is charged step by step is refused, with the budget that a filter or a ledger takes."""
-    budget, curve = acc.Budget(advantage=0.1), acc.PureDP(epsilon=0.01)
-    with pytest.raises(acc.errors.InvalidBudget, match="Leave delta out"):
-        acc.Budget(advantage=0.1, delta=1e-6)
-    with pytest.raises(acc.errors.InvalidBudget, match="exactly one"):
-        acc.Budget(advantage=0.1, epsilon=1.0)
+    curve = acc.PureDP(epsilon=0.01)
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         for asked in (
             lambda: acc.PrivacyFilter(budget),
@@ -300,9 +296,7 @@ def test_no_filter_counts_in_advantages(tmp_path: Path) -> None:
             lambda: acc.calibrate(lambda e: acc.PureDP(epsilon=e), budget, charges=3),
             lambda: ledger.create_dataset("d", budget, "add_remove"),
         ):
-            with pytest.raises(
-                acc.errors.InvalidBudget, match="state the budget of separate charges"
-            ):
+            with pytest.raises(acc.errors.InvalidBudget, match="the budget of separate charges"):
                 asked()
         assert ledger.datasets() == []
 
@@ -354,7 +348,7 @@ def test_no_divergence_is_above_that_of_the_gaussian_guarantee(curve: acc.Curve)
     mu = curve.gaussian_mu
     assert math.sqrt(2 * 0.99 * curve.rho) <= mu <= math.sqrt(curve.mu_squared) * (1 + 1e-12)
     whole = acc.GaussianDP(mu=mu)
-    for size in np.geomspace(1e-3, 20, 40).tolist():
+    for size in np.geomspace(1e-3, 20, 20).tolist():
         least = best_delta(curve, size * mu, thorough=True).value
         assert least <= whole.profile(size * mu) * (1 + 1e-6) or least <= LEAST_DELTA
 

@@ -229,11 +229,6 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(
 
 
 EPSILONS = (0.0, 0.05, 0.1)
-BUDGETS = [
-    acc.Budget(epsilon=1.0, delta=1e-6),
-    acc.Budget(rho=0.1, delta=1e-6),
-    acc.Budget(epsilon=0.7),
-]
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -249,7 +244,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
     def of_unit(size: float) -> acc.Curve:
         return acc.GaussianDP(mu=size) if noise == "gaussian" else acc.LaplaceDP(epsilon=size)
 
-    for k in (1, 3, 10, 30):
+    for k in (1, 10):
         select = dps.PeelingTopK(k=k, noise="gumbel", scale=1e9, sensitivity=whole)
         bound, found = select.curve + of_unit(unit), replace(counts, k=k).around(select).curve
         assert (stated(found, EPSILONS) <= stated(bound, EPSILONS) * (1 + 1e-9) + 1e-15).all()
@@ -308,44 +303,6 @@ def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
         False,
         False,
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("with_counts", [False, True])
-@pytest.mark.parametrize("domain", [None, ["rare", "fair", "hit"]])
-def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_counts: bool) -> None:
-    """At an epsilon without noise what has N users shows, and what has N - 1 never does, at any
-    epsilon; shares count less.
-    """
-    rows = [
-        (f"{item}{n}", item)
-        for item, users in (("rare", 299), ("fair", 420), ("hit", 900))
-        for n in range(users)
-    ]
-    ask: dict[str, Any] = {
-        "user": "u",
-        "item": "i",
-        "k": 3,
-        "delta": 1e-6,
-        "domain": domain,
-        "min_users": 300,
-    }
-    for epsilon in (0.05, 50.0):
-        shown = dps.topk(
-            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts
-        )
-        assert "rare" not in shown.items
-        assert (set(shown.items) == {"fair", "hit"}) == (epsilon == 50.0)
-    with pytest.raises(dps.errors.InvalidRequest, match="needs a delta"):
-        dps.topk(
-            pd.DataFrame(rows, columns=["u", "i"]),
-            **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]},
-            epsilon=1.0,
-        )
-    with pytest.raises(dps.errors.InvalidRequest, match="use sparse_histogram"):
-        dps.topk(
-            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain"
-        )
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -17,7 +17,7 @@ from exact import Law, aligned, apart, law_of
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import Ledger, model
+from accounting.ledger import Ledger
 from accounting.price import Price
 
 Left = Callable[[tuple[int, ...]], float]
@@ -78,24 +78,13 @@ COUNTS = (57, 57)
 PURE = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
 
 
-def refund(patch: pytest.MonkeyPatch, more: int) -> None:
-    """Give this much back beyond what was not used."""
-    unused = model._unused.__wrapped__
-    patch.setattr(model, "_unused", lambda *given: unused(*given).plus(Price(more, 0)))
-
-
-def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(
-    left: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any) -> None:
     """A call that released nothing pays for one pick of two; all that is left is spent next, and
-    the sum is not passed. Were a twentieth of the budget given back beyond what was not used, the
-    plan would pass it.
+    the sum is not passed.
     """
     after = left(PURE, CALL)
     assert excess(after, CALL, COUNTS, 1.0) <= 1e-6
     assert excess(after, CALL, COUNTS, 0.97) >= 1e-4
-    refund(monkeypatch, 5 * 10**10)
-    assert excess(left(PURE, CALL), CALL, COUNTS, 1.0) >= 1e-4
 
 
 @pytest.mark.parametrize("order", [2.0, 8.0])
@@ -137,12 +126,6 @@ def passed(left: Left) -> float:
     return worst
 
 
-def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(
-    left: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given
-    back that was used.
-    """
-    assert passed(left(GAUSSIAN, SMALL)) <= 0.01
-    refund(monkeypatch, GAUSSIAN.capacity.main // 20)
-    assert passed(left(GAUSSIAN, SMALL)) > 0.01
+def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(left: Any) -> None:
+    """The same in mu^2 (F9 (v)): within delta, and close to it."""
+    assert 0.009 < passed(left(GAUSSIAN, SMALL)) <= 0.01

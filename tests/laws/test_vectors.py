@@ -5,12 +5,13 @@ it.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 from case import COUNTS, HALF, REPLACED
-from exact import apart, law_of
+from exact import exceeded, law_of, levels, worst
 
 import accounting as acc
 import dpselect as dps
@@ -222,20 +223,37 @@ def test_exponential_noise_attains_the_laplace_profile(
     assert exact > acc.LaplaceDP(epsilon=0.95 * mechanism.curve.pure_epsilon).delta(epsilon) * 1.02
 
 
-@pytest.mark.parametrize("noise", NOISES)
-@pytest.mark.parametrize("k", [1, 2])
-def test_real_valued_scores_stay_below(noise: str, k: int) -> None:
-    """Neither the winner nor the set of two exceeds the Laplace profile on random real-valued
-    pairs, for any of the noises.
+@pytest.mark.parametrize("covers", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)])
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(
+            partial(dps.OneshotTopK, k=k, noise=noise, scale=0.8, candidates=5)
+            for noise in NOISES
+            for k in (1, 2)
+        ),
+        *(
+            partial(dps.CanonicalTopK, k=k, epsilon=1.1, gamma=gamma, top_set=top_set)
+            for k, gamma, top_set in ((2, 0.5, "tied"), (4, 0.6, "gap"), (3, 1.0, "tied"))
+        ),
+        *(partial(dps.JointTopK, k=3, epsilon=1.1, beta=beta) for beta in (None, 0.2)),
+    ],
+    ids=lambda build: f"{build.keywords}",
+)
+def test_random_real_valued_scores_stay_below(build: Any, covers: dps.Sensitivity) -> None:
+    """Larger vectors than those of the boxes, ties included, and changes of any size that a user
+    may make: within the curve both ways round.
     """
-    mechanism, rng = (
-        dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=COUNTS, candidates=3),
-        np.random.default_rng(3),
-    )
-    epsilons = np.linspace(0, mechanism.curve.pure_epsilon, 7)
-    claimed = [(mechanism.curve.profile(float(e)) or 0.0) + 1e-12 for e in epsilons]
-    for before in rng.normal(0, 1.5, (6, 3)):
-        after = before + rng.integers(0, 2, 3)
-        assert np.all(
-            apart(law(mechanism, before), law(mechanism, after), epsilons)[:, 0] <= claimed
+    mechanism, rng = build(sensitivity=covers), np.random.default_rng(3)
+    pairs = []
+    for ties in (True, False) * 4:
+        before = rng.integers(0, 5, 5) if ties else rng.normal(0, 1.5, 5)
+        low = 0 if covers.monotone else -1
+        step = rng.integers(low, 2, 5) if ties else rng.uniform(low, 1, 5)
+        pairs.append(
+            [
+                law_of(mechanism, values * covers.linf, kind="utilities")
+                for values in (before, before + step)
+            ]
         )
+    assert exceeded(mechanism.curve, worst(pairs, levels(mechanism.curve))) == []

@@ -673,7 +673,6 @@ dpselect/app/continual/state.py
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 2])
-    laws/test_continual.py::test_counts_are_numbers_of_users_of_the_period_or_so_far
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 1])
         places = order[ => places = np.arange(len(shown))[
     laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
@@ -936,6 +935,7 @@ dpselect/mechanisms/limited_domain.py
         => np.eye(floors.size)[int(np.argmax(self._preferences(floors)))].tolist()
     dpselect/mechanisms/test_limited_domain.py::test_a_size_that_is_chosen_costs_one_pick_more
         times = picks if self.kbar_least is None else picks + 1 => times = picks
+    laws/test_pay.py::test_paying_for_what_one_gets_keeps_the_budget
         min(self.k, len(selection) + 1) => min(self.k, len(selection))
     dpselect/mechanisms/test_limited_domain.py::test_the_kbar_most_popular_compete_and_the_next_one_is_the_bar
         return above[:, : self.kbar], floors => return above[:, : self.kbar - 1], floors
@@ -1059,7 +1059,7 @@ dpselect/mechanisms/racing.py
         @math.ceil(height * (scale / grid))
         self._means = self._combine * self._means + self._rest * again => pass
         / self._rest - again¶ => / self._rest¶
-    dpselect/mechanisms/test_racing.py::test_a_lone_item_is_shown_with_the_chance_that_is_charged
+    dpselect/mechanisms/test_racing.py::test_a_lone_item_is_drawn_with_the_chance_that_is_charged
         running > @heights[spends, at + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
@@ -1254,11 +1254,13 @@ dpselect/pate/voting.py
         ratio_up(self.sensitivity_bound.l2_of(self.labels), self.sigma) => ratio_up(self.sensitivity_bound.linf, self.sigma)
     laws/test_pate.py::test_boxes_contain_all_neighboring_ballots
         return self.tau¶ => return 1¶
-    laws/test_pate.py::test_releases_follow_the_law
+    laws/test_mechanisms.py::test_select_follows_the_law
         top_k_rows(block, _GAUSSIAN, sigma, 1) => top_k_rows(block, _GAUSSIAN, 0.6 * sigma, 1)
         source.exceeds(matrix.max(axis=1), _GAUSSIAN, self.sigma_threshold, self.threshold)
         => matrix.max(axis=1) > self.threshold
         (block.ravel(), _GAUSSIAN, self.sigma, level) => (block.ravel(), _GAUSSIAN, 0.6 * self.sigma, level)
+    laws/test_pay.py::test_paying_for_answers_and_silence_keeps_the_budget
+        selection.complete else self.test_curve => selection.complete else 0 * self.test_curve
     laws/test_pate.py::test_the_curve_of_top_votes_is_reached
                 return self.peeling.curve¶ =>         return self.model_copy(update={"scale": 1.05 * self.scale}).peeling.curve¶
     dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level

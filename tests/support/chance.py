@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import rel_entr
@@ -45,6 +49,16 @@ def same_law(first: ArrayLike, second: ArrayLike) -> float:
         hypergeom.cdf(a, both.sum(), both, drawn), hypergeom.sf(a - 1, both.sum(), both, drawn)
     )
     return min(1.0, float(2 * len(a) * tails.min()))
+
+
+def alike(seen: Iterable[Any], drawn: Iterable[Any]) -> float:
+    """Of two samples with one unknown law; outcomes seen fewer than ten times are one."""
+    counts = Counter(seen), Counter(drawn)
+    frequent = [one for one, number in (counts[0] + counts[1]).items() if number >= 10]
+    table = [[count[one] for one in frequent] for count in counts]
+    return same_law(
+        *([*row, count.total() - sum(row)] for row, count in zip(table, counts, strict=True))
+    )
 
 
 def _by_outcome(counts: NDArray[np.float64], law: NDArray[np.float64]) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -466,14 +466,21 @@ class Draws:
 
 def draw(race: Race, log: Log, count: int, rng: np.random.Generator) -> Draws:
     """Independent draws of the whole mechanism, with numpy's normals and no grid."""
-    occurs = race.occurring(log)
     shape = count, len(race.groups)
-    first = race.first(log) + rng.standard_normal(shape)
+
+    def fresh(turn: int, rows: Rows) -> Floats:
+        return race.later(turn, log, rows.contested, rows.norms) + rng.standard_normal(shape)
+
+    return played(race, race.first(log) + rng.standard_normal(shape), fresh, race.occurring(log))
+
+
+def played(race: Race, first: Floats, fresh: Callable[[int, Rows], Floats], occurs: Flags) -> Draws:
+    """Races from these first scores; later rounds ask for fresh ones."""
     rows = after_first(race, first, occurs)
     scores, released = [first], [rows.passed]
     for turn in range(2, race.rounds + 1):
-        fresh = race.later(turn, log, rows.contested, rows.norms) + rng.standard_normal(shape)
-        now = np.where(rows.contested, race.combine * rows.scores + race.rest * fresh, np.nan)
+        new = race.combine * rows.scores + race.rest * fresh(turn, rows)
+        now = np.where(rows.contested, new, np.nan)
         if turn == 2:
             rows = after_second(race, rows, np.where(rows.contested, now, rows.scores), occurs)
         else:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pytest
 from flint import arb
-from mechanism_laws import SAMPLES, curve_covers, epsilons_for, misfit, outcomes
+from mechanism_laws import curve_covers, epsilons_for, misfit, outcomes
 
 import dpselect as dps
 from dpselect import verify
@@ -108,7 +108,7 @@ def test_draws_follow_the_law() -> None:
     """
     scores = dps.Scores([3, 2, 0], sensitivity=COUNTS)
     law, rng = OWN.probabilities(scores), np.random.default_rng(1)
-    many = OWN.select_many(np.tile(scores.dense(), (SAMPLES, 1)), rng=rng)
+    many = OWN.select_many(np.tile(scores.dense(), (10_000, 1)), rng=rng)
     assert misfit(outcomes(many, law), law) > FALSE_ALARM
     assert OWN.set_probability(scores, [0, 1]) == pytest.approx(law[frozenset({0, 1})], abs=1e-12)
 

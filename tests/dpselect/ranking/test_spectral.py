@@ -5,23 +5,19 @@ top-k.
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from exact import exceeded, worst
 from spread import spread
 
 import accounting as acc
-from accounting.convert.bounds import best_delta
-from dpselect import verify
 from dpselect.ranking import Comparisons, InvalidComparisons, SpectralTopK, diagnose, read
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, steps_for, transition, walk
-from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
-TENNIS = Path(__file__).resolve().parents[3] / ".." / "shared" / "data" / "tennis"
 ROWS = [("a", "b"), ("a", "b"), ("b", "a"), ("b", "c"), ("c", "b"), ("a", "c"), ("a", "c")]
 WINNERS, LOSERS = (list(side) for side in zip(*ROWS, strict=True))
 
@@ -104,9 +100,9 @@ def test_the_walk_reaches_the_stationary_distribution(items: int) -> None:
 )
 def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> None:
     """Theorem K1: whatever outcomes are flipped, and after however many steps, scores move by at
-    most linf.
+    most linf, and by two fifths of it: half of the published bound (erratum K2).
     """
-    rng = np.random.default_rng(seed)
+    most, rng = 0.0, np.random.default_rng(seed)
     items, repeats = int(rng.integers(3, 7)), int(rng.integers(1, 4))
     rows = tournament(rng, items, repeats)
     mechanism = SpectralTopK(
@@ -126,8 +122,9 @@ def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> 
         rho = min(ergodicity_coefficient(base), ergodicity_coefficient(moved))
         for steps in (1, 3, 10, 1000):
             change = walk(moved, steps) - walk(base, steps)
-            assert np.abs(change).max() <= flips / (items * repeats * (1 - rho)) + 1e-12
             assert np.ptp(change) <= mechanism.sensitivity_bound.range
+            most = max(most, np.abs(change).max() * items * repeats * (1 - rho) / flips)
+    assert 0.4 < most <= 1 + 1e-10
 
 
 def test_weighted_flips_change_the_walk_by_no_more_than_stated() -> None:
@@ -180,22 +177,16 @@ def test_the_guarantee_on_every_small_tournament(k: int, epsilon: float) -> None
             for (a, b), won in zip(pairs, wins, strict=True)
             for n in range(2)
         ]
-        laws[wins] = list(
-            mechanism.probabilities(mechanism.scores(of(rows, items=[0, 1, 2]))).values()
-        )
+        laws[wins] = mechanism.probabilities(mechanism.scores(of(rows, items=[0, 1, 2])))
     sides = [
         (laws[x], laws[y])
         for x in laws
         for y in laws
         if sum(abs(a - b) for a, b in zip(x, y, strict=True)) == 1
     ]
-    p, q = (np.array(side) for side in zip(*sides, strict=True))
-    assert (
-        0.3 * mechanism.curve.pure_epsilon < log_ratio(p, q).max() <= mechanism.curve.pure_epsilon
-    )
-    assert np.all(renyi(p, q, verify.ORDERS).max(axis=1) <= mechanism.curve.rdp(verify.ORDERS))
-    claimed = [best_delta(mechanism.curve, e).value for e in verify.EPSILONS]
-    assert np.all(hockey_stick(p, q, verify.EPSILONS).max(axis=1) <= np.array(claimed) + 1e-12)
+    found = worst(sides)
+    assert exceeded(mechanism.curve, found) == []
+    assert found.pure_epsilon > 0.3 * mechanism.curve.pure_epsilon
 
 
 def test_the_curve_is_that_of_one_laplace_vector() -> None:
@@ -295,40 +286,8 @@ def test_a_diagnosis_of_public_comparisons() -> None:
         ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0))
     )
     parted = diagnose(of([("a", "b"), ("c", "d")]))
+    assert diagnose(of([("a", "b"), ("c", "d")]).restricted(["a", "b"])).complete
     assert (parted.components, parted.complete, parted.ergodicity) == (2, False, 1.0)
 
 
 # -- real matches ----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not TENNIS.exists(), reason="the tennis data are not at ../shared/data/tennis")
-def test_the_best_of_the_big_four() -> None:
-    """ATP matches 2000-2024: of four players who all met, the two best come out; the full tour is
-    too sparse for a guarantee.
-    """
-    matches = read(
-        pd.read_parquet(TENNIS / "atp_matches_2000_on.parquet"),
-        winner="winner_id",
-        loser="loser_id",
-    )
-    names = pd.read_parquet(TENNIS / "atp_players.parquet").set_index("name")["player_id"]
-    assert (len(matches), matches.size) == (74_906, 2_640)
-    assert diagnose(matches).ergodicity == 1.0
-    four = matches.restricted(
-        [int(names[n]) for n in ("Novak Djokovic", "Rafael Nadal", "Roger Federer", "Andy Murray")]
-    )
-    shape = diagnose(four)
-    assert shape.complete
-    assert shape.ergodicity < 1 - 1 / shape.normalizer
-    mechanism = SpectralTopK(
-        k=2,
-        epsilon=4.0,
-        normalizer=4.0,
-        per_pair=shape.least_per_pair,
-        ergodicity=0.75,
-        candidates=4,
-    )
-    law = mechanism.probabilities(mechanism.scores(four))
-    assert max(law, key=law.__getitem__) == (0, 1)
-    assert law[0, 1] + law[1, 0] > 0.5

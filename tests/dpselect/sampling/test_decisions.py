@@ -108,19 +108,6 @@ def test_integers_above_two_to_the_53_are_compared_exactly() -> None:
     ).tolist() == [True, False]
 
 
-def test_rounding_has_the_law_of_the_cells() -> None:
-    """Rounded sums fall on the multiple m of the grid with the probability of its cell."""
-    noise, scale, grid, value = by_name("laplace"), 3.0, 0.5, 2.3
-    edges = (np.arange(-10, 21) - 0.5) * grid
-    cdf = np.concatenate([[0.0], noise.cdf((edges - value) / scale), [1.0]])
-    for source in (ExactSampler(np.random.default_rng(4)), SeededSampler(np.random.default_rng(4))):
-        drawn = source.rounded(np.full(20_000, value), noise, scale, grid)
-        multiple = np.rint(drawn / grid).astype(int)
-        assert np.array_equal(multiple * grid, drawn)
-        seen = np.bincount(np.clip(multiple + 11, 0, 31), minlength=32)
-        assert fit(seen, np.diff(cdf)) > LIMIT
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
