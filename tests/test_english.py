@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +42,12 @@ DIALECT = {
 }
 
 
-def _first_sentences() -> Iterator[tuple[str, str]]:
+@cache
+def _first_sentences() -> list[tuple[str, str]]:
+    return list(_sentences())
+
+
+def _sentences() -> Iterator[tuple[str, str]]:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -59,7 +65,7 @@ def test_no_docstring_begins_with_a_function_word() -> None:
 
 def test_first_sentences_have_a_head() -> None:
     """At most 3 % open without a noun or a verb, or name a thing by a clause."""
-    found = list(_first_sentences())
+    found = _first_sentences()
     headless = [one for one in found if HEADLESS.match(one[1]) or CLAUSE.search(one[1])]
     assert len(headless) <= 0.03 * len(found), headless
 

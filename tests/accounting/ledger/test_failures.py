@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import sqlite3
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from sqlalchemy import Engine, create_engine, event, text
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, LedgerUnavailable, Quota
 from accounting.ledger import store as ledger_store
-from accounting.ledger.store import Store, find_dataset
+from accounting.ledger.store import Store
 from accounting.report import write_report
 
 SMALL = acc.PureDP(epsilon=0.001)
@@ -124,19 +123,6 @@ def test_a_locked_ledger_is_a_clear_error(path: Path, kept: Ledger) -> None:
     assert kept.charge("clicks", SMALL, relation="add_remove").seq == 2
 
 
-def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
-    """A charge waits for a reader's transaction within its timeout and is then made."""
-    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM dpledger_entries").fetchone()
-    timer = threading.Timer(0.3, lambda: reader.execute("ROLLBACK"))
-    timer.start()
-    with Ledger.open(f"sqlite:///{path}", timeout=20) as ledger:
-        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 2
-    timer.join()
-    reader.close()
-
-
 def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) -> None:
     """A ledger that is deleted while it is open is an error, and no new file takes its place."""
     path.unlink()
@@ -174,20 +160,6 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:
         Ledger.open(url)
     assert password not in "".join(traceback.format_exception(error.value))
     assert "ada:***@" in repr(Store.at(url, create=False, timeout=1))
-
-
-def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
-    """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's
-    row.
-    """
-    with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        store: Store = other._store
-        with store.writer() as connection:
-            find_dataset(connection, "clicks", locked=True)
-            with pytest.raises(LedgerUnavailable, match="locked"):
-                ledger.charge("clicks", SMALL, relation="add_remove")
-        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 1
 
 
 def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
