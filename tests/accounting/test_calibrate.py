@@ -141,17 +141,6 @@ def test_the_end_is_round_or_that_of_the_bracket(
     assert calibrate(family, budget, bracket) == end
 
 
-@pytest.mark.parametrize(
-    ("limit", "bracket", "end"), [(0.1, None, 0.1), (2.0, None, 0.5), (0.0031, (1e-6, 1.0), 0.0031)]
-)
-def test_domains_end_the_search(limit: float, bracket: Bracket, end: float) -> None:
-    """Parameters at which the family raises are outside: the search stays inside and goes up to the
-    edge.
-    """
-    assert math.isclose(calibrate(below_half, Budget(epsilon=limit), bracket), end, rel_tol=1e-9)
-    assert calibrate(below_half, Budget(epsilon=2.0)) < 0.5
-
-
 def two_branches(x: float) -> Curve:
     """A cost that falls and then rises."""
     return PureDP(epsilon=0.1 + abs(x - 3))

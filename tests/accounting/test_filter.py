@@ -73,6 +73,7 @@ def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(8):
             pool.submit(spend)
     assert len(granted) == 100
+    assert spender.how_many(PureDP(epsilon=0.01)) == 0
     assert spender.spent == spender.budget.capacity
 
 

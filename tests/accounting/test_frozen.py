@@ -159,24 +159,23 @@ def test_numpy_integers_are_counts(number: Any) -> None:
     assert acc.PrivacyFilter(acc.Budget(epsilon=1.0)).charge(curve, number).main == 3 * 10**11
 
 
-USES: dict[str, Callable[[Any], Any]] = {
-    "parts": lambda curve: curve.parts,
-    "hash": hash,
-    "json": lambda curve: curve.to_json(),
-    "dump": lambda curve: curve.model_dump(),
-    "inside": lambda curve: acc.Approximate(curve=curve, delta0=0.1).to_json(),
-    "pickle": lambda curve: pickle.loads(pickle.dumps(curve)),
-    "deep copy": copy.deepcopy,
-    "copied model": lambda curve: curve.model_copy(),
-    "repr": repr,
-    "fields": dict,
-    "vars": lambda curve: dict(vars(curve)),
-    "names": lambda curve: curve.model_fields_set,
-}
+USES: tuple[Callable[[Any], Any], ...] = (
+    lambda curve: curve.parts,
+    hash,
+    lambda curve: curve.to_json(),
+    lambda curve: acc.Approximate(curve=curve, delta0=0.1).to_json(),
+    lambda curve: pickle.loads(pickle.dumps(curve)),
+    copy.deepcopy,
+    lambda curve: curve.model_copy(),
+    repr,
+    dict,
+    lambda curve: dict(vars(curve)),
+    lambda curve: curve.model_fields_set,
+)
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_sum_is_in_its_normal_form(use: str) -> None:
+def test_a_sum_is_in_its_normal_form(use: Callable[[Any], Any]) -> None:
     """However a composition was made, it answers as the one that was built of its parts, before and
     after anybody looks.
     """
@@ -189,8 +188,7 @@ def test_a_sum_is_in_its_normal_form(use: str) -> None:
     built = acc.curves.Composed(
         parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))]
     )
-    assert USES[use](sum(parts)) == USES[use](built)
-    assert sum(parts) == built == sum(parts[::-1])
+    assert use(sum(parts)) == use(built)
 
 
 def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,7 +139,9 @@ def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """
     left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
-    assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["cost"] == {"rho": 0.05}
+    alone = Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0))
+    assert alone.as_data()["cost"] == {"rho": 0.05}
+    assert "rho 0.05" in str(alone)
 
 
 def _asked(

@@ -14,7 +14,7 @@ from dp_accounting import pld as dp_pld
 from spread import spread
 
 import accounting as acc
-from accounting.convert.pld.compose import pld_epsilon
+from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import Banded, Loss, Losses, Normal, Pmf
 
@@ -131,6 +131,18 @@ def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: 
     losses = Losses(((count, Normal(mu)),))
     found = pld_epsilon(losses, delta)
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-4) + 1e-4 * mu
+
+
+@pytest.mark.parametrize("theta", [0.02, 3000.0])
+def test_any_tilt_is_sound(theta: float) -> None:
+    """The tilt decides accuracy only: far from the best one, the epsilon is still not below the
+    exact one.
+    """
+    exact = acc.GaussianDP(mu=1.0).epsilon(1e-6)
+    assert pld_epsilon(Losses(((100, Normal(0.1)),)), 1e-6, theta) >= exact * (1 - 1e-9)
+    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta) >= acc.GaussianDP(mu=1.0).delta(
+        2.0
+    ) * (1 - 1e-9)
 
 
 def test_tiny_charges_are_not_inflated() -> None:

@@ -43,6 +43,7 @@ def test_the_ends() -> None:
     assert "is used up" in spent.remedy
     free = Remaining(pure, capacity, acc.zero())
     assert (free.releases, free.runs_out) == (10**12, None)
+    assert "any number of releases like this one" in free.left_in_words()
     never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))
     assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason

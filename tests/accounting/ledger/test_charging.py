@@ -163,6 +163,9 @@ def test_a_key_pays_for_one_charge(ledger: Ledger) -> None:
     A later version of the mechanism writes a new field: the key finds what it has paid for, but for
     another job's draw.
     """
+    voided(ledger)
+    with pytest.raises(KeyConflict, match=r"voided.*another key \(--key\)"):
+        ledger.reserve("clicks", TENTH, relation="add_remove", key="plan")
     first = ledger.charge(
         "clicks", Described('{"kind": "toy", "k": 3, "binding": "a"}'), key="job 7"
     )

@@ -67,8 +67,8 @@ def test_votes_are_read_alike_by_ballots_and_by_mechanisms(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
 def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
-    """Rows of teachers, round after round, and counts give the counts of the array; so do counts
-    given to a mechanism.
+    """Rows of teachers, round after round, and counts give the counts of the array, which go to no
+    mechanism whose guarantee is for fewer votes; so do counts given to a mechanism.
     """
     counts = kind(COUNTS)
     for ballots in (
@@ -78,6 +78,8 @@ def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
     ):
         assert np.array_equal(ballots.counts, COUNTS)
         assert ballots.teachers == 5
+        with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
+            pate.TauVoting(tau=1, sigma=1.0, labels=4).select_many(ballots)
     mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
     assert [one.indices for one in mechanism.select_many(counts)] == [
         tuple(np.flatnonzero(row > 2.5)) for row in COUNTS
@@ -140,6 +142,7 @@ BAD = {
     "an empty list": [],
     "masked rounds": [np.ma.masked_array(one.astype(int), mask=one) for one in VOTES],
     "more teachers than counts hold": np.broadcast_to(np.zeros((1, 1, 1), bool), (1, 2**31, 1)),
+    "no rounds of a sparse array": sparse.coo_array((0, 5, 4)),
     "a sparse row": sparse.coo_array(COUNTS[0]),
 }
 

@@ -12,11 +12,9 @@ import pyarrow as pa
 import pytest
 
 import dpselect as dps
-from accounting import Budget
-from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
-from dpselect.plan import Forecast, Groups, Profile, TopKRequest, default_choice
-from dpselect.plan.default import Choice, Grouping
+from dpselect.plan import Forecast, Groups, Profile
+from dpselect.plan.default import Choice
 from dpselect.plan.forecast import Forecaster, MadeUpUsers, top_of
 
 LOADS = {1: 3.0, 4: 2.0, 15: 1.0}
@@ -125,21 +123,6 @@ def test_the_top_of_groups_is_each_groups_own() -> None:
     values = np.array([3.0, 1, 1, 0, 0, 0, 5, 0])
     assert top_of(values, 4, 2).tolist() == [True, True, True, False, False, False, True, False]
     assert top_of(values, 4, 9, least=-np.inf).all()
-
-
-def test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_by_itself() -> None:
-    """Without noise both find everything; groups that nobody is in do not count."""
-    asked = TopKRequest(k=3, candidates=60)
-    groups = Groups(count=5, max_groups_per_user=1, exponent=1.0)
-    each = replace(vector(1e-6, 3), clip=None)
-    assert Forecaster(COUNTS, True, groups).of(each, 3).recall > 0.999
-    cells = default_choice(
-        Budget(epsilon=50.0, delta=1e-6), asked, groups=Grouping(ANY_GROUPS, 5, tabled=True)
-    )
-    assert cells.cells
-    found = Forecaster(COUNTS, True, groups).of(cells, 3, draws=8)
-    assert found.recall > 0.97
-    assert found.released == pytest.approx(3, abs=0.2)
 
 
 def test_nobody_has_more_items_than_there_are() -> None:

@@ -121,6 +121,8 @@ def test_a_plan_reads_back() -> None:
     asked: dict[str, Any] = {"groups": 3, "max_groups_per_user": 1, "with_counts": True}
     found = dps.plan(BUDGET, 5, profile=SHAPE, **asked, mechanism="canonical_top_k")
     assert TopKPlan.from_json(found.to_json()) == found
+    facts = dict(next(found.sections()).facts)
+    assert ("users" in facts["counts"], "in every group" in facts["use"]) == (True, True)
     for text in ("{", "{}"):
         with pytest.raises(InvalidRequest):
             TopKPlan.from_json(text)
@@ -214,6 +216,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 5, "unknown_domain": "private"}, "unknown_domain='private'"),
         ({"k": 5, "seed": -1}, "seed=-1"),
         ({"k": 5, "mechanism": "large_gap"}, "not which"),
+        ({"k": 5, "compare": ["magic"]}, "magic"),
         ({"k": 5, "mechanism": "permute_and_flip"}, "k=1"),
         (
             {"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3},
