@@ -8,14 +8,13 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from spread import spread
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
 from accounting.curves import (
-    ZCDP,
     ApproxDP,
     Approximate,
     BoundedRange,
@@ -37,50 +36,27 @@ def stable_top_k(rho: float) -> Curve:
     )
 
 
+def PURE(x: float) -> Curve:
+    """The simplest family."""
+    return PureDP(epsilon=x)
+
+
 RISING: list[Family] = [
-    lambda x: PureDP(epsilon=x),
-    lambda x: 10 * BoundedRange(epsilon=x),
-    lambda x: ZCDP(rho=x),
+    PURE,
     lambda x: 3 * LaplaceDP(epsilon=x) + GaussianDP(mu=x),
     stable_top_k,
 ]
 FALLING: list[Family] = [
     lambda scale: GaussianDP(mu=1 / scale),
-    lambda scale: 5 * LaplaceDP(epsilon=2 / scale),
     lambda scale: GaussianDP(mu=1 / scale) + 3 * BoundedRange(epsilon=1 / scale**2),
 ]
-RECURSIVE = {1, 4, 7}  # of these families: equal bounded ranges repeated
+RECURSIVE = {2, 4}  # of these families: equal bounded ranges repeated
 BUDGETS = [Budget(rho=0.1, delta=1e-6), Budget(epsilon=2.0, delta=1e-6)]
-
-
-@pytest.mark.slow
-@given(
-    limit=st.floats(1e-6, 1e6),
-    factor=st.floats(1e-6, 1e6),
-    power=st.sampled_from([0.5, 1.0, 2.0, -0.5, -1.0, -2.0]),
-)
-@example(limit=0.3, factor=1.0, power=1.0)
-@settings(max_examples=300, deadline=None)
-def test_powers(limit: float, factor: float, power: float) -> None:
-    """For a cost factor * x^power the result is (limit / factor)^(1 / power) to 1e-9, admitted, and
-    2e-9 further is refused.
-    """
-
-    def family(x: float) -> Curve:
-        return PureDP(epsilon=factor * x**power)
-
-    budget, exact = Budget(epsilon=limit), (limit / factor) ** (1 / power)
-    found = calibrate(family, budget, bracket=(1e-30, 1e30))
-    assert math.isclose(found, exact, rel_tol=1e-9)
-    assert budget.admits(family(found))
-    assert not budget.admits(family(found * FURTHER ** math.copysign(1, power)))
-    if 1e-14 < exact < 1e14:
-        assert math.isclose(calibrate(family, budget), exact, rel_tol=1e-9)
 
 
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-@pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
+@pytest.mark.parametrize("number", spread(range(5), 2))
 def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:
     """Whatever the family and the form, the result is admitted and the parameter 2e-9 further
     towards more cost is not.
@@ -142,20 +118,9 @@ def below_half(x: float) -> Curve:
 
 Bracket = tuple[float, float] | None
 ENDS: dict[str, tuple[Family, Budget, Bracket, float]] = {
-    "a short decimal that spends the budget": (
-        lambda x: PureDP(epsilon=x),
-        Budget(epsilon=0.3),
-        None,
-        0.3,
-    ),
-    "of ten": (lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0), None, 0.1),
+    "a short decimal that spends the budget": (PURE, Budget(epsilon=0.3), None, 0.3),
     "of a scale": (lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5), None, 8.0),
-    "all of a bracket is admitted": (
-        lambda x: PureDP(epsilon=x),
-        Budget(epsilon=9.0),
-        (0.5, 2.0),
-        2.0,
-    ),
+    "all of a bracket is admitted": (PURE, Budget(epsilon=9.0), (0.5, 2.0), 2.0),
     "all of it, a scale": (lambda x: PureDP(epsilon=1 / x), Budget(epsilon=9.0), (0.5, 2.0), 0.5),
     "a probability, beyond which the family raises": (
         lambda delta: ApproxDP(epsilon=0.1, delta=delta),
@@ -176,77 +141,53 @@ def test_the_end_is_round_or_that_of_the_bracket(
     assert calibrate(family, budget, bracket) == end
 
 
-@pytest.mark.parametrize(
-    ("limit", "bracket", "end"), [(0.1, None, 0.1), (2.0, None, 0.5), (0.0031, (1e-6, 1.0), 0.0031)]
-)
-def test_domains_end_the_search(limit: float, bracket: Bracket, end: float) -> None:
-    """Parameters at which the family raises are outside: the search stays inside and goes up to the
-    edge.
-    """
-    assert math.isclose(calibrate(below_half, Budget(epsilon=limit), bracket), end, rel_tol=1e-9)
-    assert calibrate(below_half, Budget(epsilon=2.0)) < 0.5
-
-
 def two_branches(x: float) -> Curve:
     """A cost that falls and then rises."""
     return PureDP(epsilon=0.1 + abs(x - 3))
 
 
-HALF, FINE, PAIR = Budget(epsilon=0.5), Budget(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6)
-IN_VAIN: list[tuple[str, Family, Budget, Bracket]] = [
-    *(
-        ("not monotone", two_branches, HALF, bracket)
-        for bracket in (None, (1.0, 10.0), (0.1, 20.0))
-    ),
-    # Between two probes, and where the search walks into it, or from where strides would leave the
-    # floats.
-    (
-        "not monotone",
-        lambda x: PureDP(epsilon=x if not 4.5 < x < 6 else 0.5),
-        Budget(epsilon=5.0),
-        (1.0, 10.0),
-    ),
-    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), FINE, (1.0, 10.0)),
-    (
-        "not monotone",
-        lambda x: PureDP(epsilon=2.0 if x == 1e290 else 0.9 * (x / x)),
-        FINE,
-        (1.0, 1e290),
-    ),
-    (
-        "not monotone",
-        lambda x: PureDP(epsilon=2.0 if x == 1e-290 else 0.9 * (x / x)),
-        FINE,
-        (1e-290, 1.0),
-    ),
-    (
-        r"no end after 1000 parameters from 0\.17.* to 5623.*, because the cost goes up and down",
-        lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)),
-        FINE,
-        (1e-3, 1e6),
-    ),
-    ("admits no parameter", below_half, Budget(epsilon=0.001), None),
-    (r"The cheapest, 1, costs 1, and the limit is 0\.5", lambda x: PureDP(epsilon=x), HALF, (1, 2)),
-    (r"Budget\(epsilon=, delta=\)", lambda scale: GaussianDP(mu=1 / scale), FINE, None),
-    ("larger than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), PAIR, None),
-    ("uses its parameter", lambda _: PureDP(epsilon=0.1), FINE, None),
-    # Whether or not the domain ends on the cheap side.
-    (
-        "none is the costliest",
-        lambda x: PureDP(epsilon=x / (1 + x) if x > 0 else math.nan),
-        Budget(epsilon=1.0 + 1e-9),
-        None,
-    ),
-    (
-        "none is the costliest",
-        lambda x: PureDP(epsilon=x / (1 + x) if x > 5 else math.nan),
-        Budget(epsilon=1.0 + 1e-9),
-        None,
-    ),
-]
+HALF, FINE = Budget(epsilon=0.5), Budget(epsilon=1.0)
 
 
-@pytest.mark.parametrize(("words", "family", "budget", "bracket"), IN_VAIN)
+@pytest.mark.parametrize(
+    ("words", "family", "budget", "bracket"),
+    [
+        ("not monotone", two_branches, HALF, (1.0, 10.0)),
+        # Between two probes, and where the search walks into it, or strides would leave the floats.
+        (
+            "not monotone",
+            lambda x: PureDP(epsilon=x if not 4.5 < x < 6 else 0.5),
+            Budget(epsilon=5.0),
+            (1.0, 10.0),
+        ),
+        (
+            "not monotone",
+            lambda x: PureDP(epsilon=2.0 if x == 1e290 else 0.9 * (x / x)),
+            FINE,
+            (1.0, 1e290),
+        ),
+        (
+            r"no end after 1000 parameters .*, because the cost goes up and down",
+            lambda x: PureDP(
+                epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)
+            ),
+            FINE,
+            (1e-3, 1e6),
+        ),
+        ("admits no parameter", below_half, Budget(epsilon=0.001), None),
+        (r"The cheapest, 1, costs 1, and the limit is 0\.5", PURE, HALF, (1, 2)),
+        (r"Budget\(epsilon=, delta=\)", lambda scale: GaussianDP(mu=1 / scale), FINE, None),
+        ("larger than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), BUDGETS[1], None),
+        ("uses its parameter", lambda _: PureDP(epsilon=0.1), FINE, None),
+        # The domain ends on the cheap side.
+        (
+            "none is the costliest",
+            lambda x: PureDP(epsilon=x / (1 + x) if x > 5 else math.nan),
+            Budget(epsilon=1.0 + 1e-9),
+            None,
+        ),
+    ],
+)
 def test_a_search_in_vain_says_why(
     words: str, family: Family, budget: Budget, bracket: Bracket
 ) -> None:
@@ -258,12 +199,11 @@ def test_a_search_in_vain_says_why(
 
 
 @pytest.mark.parametrize("power", [1.0, -1.0])
-@pytest.mark.parametrize("bracket", [(1e-300, 1e300), (2.3e-308, 1.7e308)])
-def test_the_widest_brackets_end(bracket: tuple[float, float], power: float) -> None:
+def test_the_widest_brackets_end(power: float) -> None:
     """However wide the bracket, no parameter outside it is tried, and the search ends, or says that
     there is no end.
     """
-    seen: list[float] = []
+    seen, bracket = list[float](), (2.3e-308, 1.7e308)
 
     def scaled(x: float) -> float:
         seen.append(x)
@@ -287,7 +227,7 @@ def test_counts(limit: int, unit: int) -> None:
     assert calibrate_count(PureDP(epsilon=unit / 10**6), budget) == limit // unit
 
 
-@pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
+@pytest.mark.parametrize("number", spread(range(5), 2))
 def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
     """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end
     within one part in 10^9, and 45 in a search outward from 1 over ten decades.
@@ -300,7 +240,7 @@ def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
 
     calibrate(counted, BUDGETS[1], bracket=(1e-6, 1e6))
     assert len(seen) <= 20
-    if number in (0, 3):  # the others are not admitted there, or only far out
+    if number in (0, 1):  # the others are not admitted there, or only far out
         seen.clear()
         calibrate(counted, Budget(epsilon=1e-8, delta=1e-9))
         assert len(seen) <= 45

@@ -50,8 +50,6 @@ EVENTS: list[dp_event.DpEvent] = [
         for rate, shift in ((0.4, 1), (0.4, 2), (0.1, 7))
     ),
     dp_event.SelfComposedDpEvent(GAUSS, 10),
-    dp_event.SelfComposedDpEvent(LAPLACE, 10),
-    dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(40.0), 600),
     dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(20.0), 200),
     dp_event.ComposedDpEvent(
         [
@@ -60,12 +58,9 @@ EVENTS: list[dp_event.DpEvent] = [
             dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([LAPLACE, GAUSS]), 3),
         ]
     ),
-    dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.01), 4)]),
     dp_event.ComposedDpEvent([]),
 ]
-RESPONSES = [
-    dp_event.RandomizedResponseDpEvent(p, k) for p in (0.05, 0.5, 0.99) for k in (2, 3, 10)
-]
+RESPONSES = [dp_event.RandomizedResponseDpEvent(p, k) for p, k in ((0.05, 2), (0.5, 3), (0.99, 10))]
 
 
 def accounted(
@@ -111,26 +106,18 @@ def test_randomized_response_against_dp_accounting(
         assert exact * (1 - 1e-12) <= best_delta(curve, epsilon).value <= exact * (1 + 1e-9) + 1e-15
 
 
-@pytest.mark.parametrize(("rate", "shift"), [(0.4, 1), (0.4, 2), (1.3, 3), (0.05, 8), (3.0, 5)])
+@pytest.mark.parametrize(("rate", "shift"), [(0.4, 1), (0.05, 8), (3.0, 5)])
 def test_discrete_laplace_is_exact(rate: float, shift: int) -> None:
     """Delta and Renyi divergence equal sums over the integers, to 1e-9."""
     x = np.arange(-3000, 3000 + shift)
     p, q = (math.tanh(rate / 2) * np.exp(-rate * np.abs(x - c)) for c in (0, shift))
     curve = from_dp_event(dp_event.DiscreteLaplaceDpEvent(rate, shift), "add_remove")
     for epsilon in np.linspace(0, rate * shift * 1.1, 23).tolist():
-        exact = float(np.maximum(0, p - math.exp(epsilon) * q).sum())
-        assert (
-            exact * (1 - 1e-9) - 1e-15
-            <= best_delta(curve, epsilon).value
-            <= exact * (1 + 1e-9) + 1e-14
-        )
+        exact, found = np.maximum(0, p - math.exp(epsilon) * q).sum(), best_delta(curve, epsilon)
+        assert exact * (1 - 1e-9) - 1e-15 <= found.value <= exact * (1 + 1e-9) + 1e-14
     for order in (1.5, 3.0, 20.0):
-        moment = np.exp(
-            order * np.log(math.tanh(rate / 2))
-            - order * rate * np.abs(x)
-            + (order - 1) * rate * np.abs(x - shift)
-        )
-        exact = math.log(float(moment.sum() / math.tanh(rate / 2) ** (order - 1))) / (order - 1)
+        powers = (order - 1) * np.abs(x - shift) - order * np.abs(x)
+        exact = math.log(math.tanh(rate / 2) * np.exp(rate * powers).sum()) / (order - 1)
         assert math.isclose(float(curve.rdp(order)), exact, rel_tol=1e-9)
 
 
@@ -138,16 +125,9 @@ def test_noise_multipliers_are_relative_to_one_contribution() -> None:
     """Under replace_one a Gaussian or Laplace event shifts twice as far; dp-accounting's PLD
     agrees, its RDP forgets it.
     """
-    assert math.isclose(
-        from_dp_event(GAUSS, "replace_one").rho,
-        4 * from_dp_event(GAUSS, "add_remove").rho,
-        rel_tol=1e-12,
-    )
     assert math.isclose(from_dp_event(LAPLACE, "replace_one").pure_epsilon, 2 / 3, rel_tol=1e-12)
-    doubled = dp_event.DiscreteLaplaceDpEvent(0.4, 2)
-    assert from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.4, 1), "replace_one") == from_dp_event(
-        doubled, "add_remove"
-    )
+    one, doubled = (dp_event.DiscreteLaplaceDpEvent(0.4, shift) for shift in (1, 2))
+    assert from_dp_event(one, "replace_one") == from_dp_event(doubled, "add_remove")
     ours = from_dp_event(GAUSS, "replace_one").epsilon(1e-6)
     assert math.isclose(ours, accounted(PLDAccountant, GAUSS, 1e-6, REPLACE), rel_tol=1e-3)
     assert ours > 1.5 * accounted(RdpAccountant, GAUSS, 1e-6, REPLACE)
@@ -187,20 +167,6 @@ def test_where_dp_accounting_is_wrong() -> None:
         assert accounted(RdpAccountant, free, 1e-5) == 0
         with pytest.raises(InvalidCurve):
             from_dp_event(free, "add_remove")
-
-
-def test_tiny_deltas_and_bounds_are_converted() -> None:
-    """Where dp-accounting's PLD says infinity (delta 1e-20), or its compute_delta fails (a Renyi
-    bound below an ulp).
-    """
-    assert (
-        accounted(PLDAccountant, LAPLACE, 1e-20)
-        == accounted(PLDAccountant, GAUSS, 1e-20)
-        == math.inf
-    )
-    assert from_dp_event(LAPLACE, "add_remove").epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
-    assert from_dp_event(GAUSS, "add_remove").epsilon(1e-20) < 6
-    assert 0 < ZCDP(rho=1e-30).delta(0.0) < 1.1e-15
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -243,25 +209,6 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
             from_dp_event(outer, "add_remove")
 
 
-@pytest.mark.slow
-def test_a_training_run_is_accepted_and_costs_what_dp_accounting_says() -> None:
-    """DP-SGD and a release of its own: within 1e-3 of dp-accounting's PLD, refused where a user is
-    replaced, and read back.
-    """
-    run = dp_event.ComposedDpEvent(
-        [acc.dp_events.dp_sgd(1.1, 0.02, 400), dp_event.LaplaceDpEvent(2.0)]
-    )
-    accountant = PLDAccountant().compose(run)
-    curve = from_dp_event(run, "add_remove")
-    for delta in (1e-5, 1e-8):
-        assert curve.epsilon(delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-3)
-    again = from_dp_event(curve.to_dp_event("add_remove"), "add_remove")
-    assert again.epsilon(1e-5) == pytest.approx(curve.epsilon(1e-5), rel=1e-9)
-    assert from_dp_event(dp_event.PoissonSampledDpEvent(0.0, GAUSS), "add_remove") == Composed()
-    with pytest.raises(NoEquivalent, match="add_remove only"):
-        from_dp_event(run, "replace_one")
-
-
 def test_nothing_is_built_by_name() -> None:
     """A named tuple that claims to be an event, a subclass, and other objects are refused; nothing
     is imported.
@@ -283,13 +230,13 @@ def test_nothing_is_built_by_name() -> None:
             for kind in (dp_event.GaussianDpEvent, dp_event.LaplaceDpEvent)
             for value in (0.0, -1.0, math.nan, True)
         ),
-        *(dp_event.DiscreteLaplaceDpEvent(rate, 1) for rate in (0.0, -1.0, math.nan, math.inf)),
-        *(dp_event.DiscreteLaplaceDpEvent(0.1, shift) for shift in (0, -1, 1.5)),
+        *(dp_event.DiscreteLaplaceDpEvent(rate, 1) for rate in (0.0, math.nan, math.inf)),
+        *(dp_event.DiscreteLaplaceDpEvent(0.1, shift) for shift in (0, 1.5)),
         *(dp_event.SelfComposedDpEvent(GAUSS, count) for count in (-1, 1.5, True, None)),
-        *(dp_event.ZCDpEvent(*pair) for pair in ((-0.1,), (0.1, -1.0), (0.1, math.nan))),
+        *(dp_event.ZCDpEvent(*pair) for pair in ((-0.1,), (0.1, math.nan))),
         *(
             dp_event.RandomizedResponseDpEvent(p, k)
-            for p, k in ((0.0, 2), (-0.1, 2), (1.1, 2), (math.nan, 2), (0.5, 0), (0.5, 2.5))
+            for p, k in ((0.0, 2), (1.1, 2), (math.nan, 2), (0.5, 0), (0.5, 2.5))
         ),
     ],
     ids=repr,
@@ -316,11 +263,8 @@ def test_a_response_that_says_nothing_is_free() -> None:
     "curve",
     [
         zero(),
-        GaussianDP(mu=0),
-        ZCDP(rho=0.1),
         LaplaceDP(epsilon=0.7),
-        *(PureDP(epsilon=epsilon) for epsilon in (0.7, 1e-9)),
-        7 * GaussianDP(mu=0.3),
+        PureDP(epsilon=1e-9),
         3 * PureDP(epsilon=0.2) + 2 * GaussianDP(mu=0.1) + ZCDP(rho=0.1),
     ],
     ids=repr,
@@ -352,26 +296,16 @@ def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
             to_dp_event(refused, relation)
 
 
-def test_dp_accounting_reads_our_events() -> None:
-    """The PLD of an exported composition agrees with our epsilon within its discretization."""
-    curve = 2 * GaussianDP(mu=0.2) + 3 * PureDP(epsilon=0.1) + LaplaceDP(epsilon=0.3)
-    assert math.isclose(
-        accounted(PLDAccountant, to_dp_event(curve), 1e-5), curve.epsilon(1e-5), rel_tol=1e-2
-    )
-
-
 @pytest.mark.parametrize(
     "curve",
     [
         BoundedRange(epsilon=0.1),
         ApproxDP(epsilon=0.1, delta=1e-6),
         acc.Approximate(curve=GaussianDP(mu=0.1), delta0=1e-9),
-        acc.curves.GaussianMax(mu=0.1, candidates=3),
         acc.RenyiTable(orders=[2.0], values=[0.1]),
         acc.tighter(GaussianDP(mu=0.1), ZCDP(rho=0.1)),
         GaussianDP(mu=0.1) + BoundedRange(epsilon=0.1),
     ],
-    ids=repr,
 )
 def test_curves_without_an_event_are_refused(curve: Curve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A curve that no event describes raises instead of exporting something looser in silence."""
@@ -410,12 +344,9 @@ def test_events_of_later_versions_are_read_and_written(
     assert from_dp_event(later["PermuteAndFlipDpEvent"](0.5), relation) == LaplaceDP(epsilon=0.5)
     curve = 3 * BoundedRange(epsilon=0.1) + ApproxDP(epsilon=0.5, delta=1e-6)
     assert from_dp_event(curve.to_dp_event(relation), relation) == curve
-    for event in (
-        later["EpsilonDeltaDpEvent"](math.inf, 0.0),
-        later["EpsilonDeltaDpEvent"](1.0, 1.0),
-    ):
+    for wrong in ((math.inf, 0.0), (1.0, 1.0)):
         with pytest.raises(InvalidCurve):
-            from_dp_event(event, relation)
+            from_dp_event(later["EpsilonDeltaDpEvent"](*wrong), relation)
 
 
 @pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (2.5, 4)])
@@ -473,40 +404,22 @@ def test_a_discrete_gaussian_at_the_ends_of_its_fields(later: dict[str, Any]) ->
         assert isinstance(curve, ZCDP) == (sigma in (1e-4, 1e4))
         costs = [float(one.delta(0.5)) for one in (curve, 2 * curve, acc.group_privacy(curve, 2))]
         assert 0 < costs[0] <= min(costs[1:]) <= 1
-    replaced = from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "replace_one")
-    assert replaced == acc.group_privacy(
-        from_dp_event(later["DiscreteGaussianDpEvent"](2.0, 1, 1), "add_remove"), 2
-    )
-
-
-def test_a_class_with_the_name_of_a_later_event_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the installed version has no such event, a class of somebody else is not taken
-    for it.
-    """
-    for name in LATER:
-        monkeypatch.delattr(dp_event, name, raising=False)
-        with pytest.raises(NoEquivalent, match="not a known event"):
-            from_dp_event(attr.make_class(name, ["epsilon"], frozen=True)(1.0), "add_remove")
+    one = later["DiscreteGaussianDpEvent"](2.0, 1, 1)
+    added, replaced = (from_dp_event(one, relation) for relation in BOTH)
+    assert replaced == acc.group_privacy(added, 2)
 
 
 def test_an_event_is_read_from_json_by_its_class_alone() -> None:
     """Names of known classes with their own fields give the event; anything else is refused, and
     nothing is imported for it.
     """
-    text = (
-        '{"event": "SelfComposedDpEvent", "count": 30, "of": {"event": "Gaussian",'
-        ' "noise_multiplier": 20}}'
-    )
-    event = acc.dp_events.event_from_json(text)
-    assert acc.from_dp_event(event, "add_remove").rho == pytest.approx(30 * 0.05**2 / 2)
+    nested = '{"event": "Laplace", "noise_multiplier": 2}'
     both = (
-        '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "Laplace", "noise_multiplier":'
-        " 2}]}"
+        '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "SelfComposedDpEvent",'
+        f' "count": 3, "of": {nested}}}]}}'
     )
-    assert acc.from_dp_event(
-        acc.dp_events.event_from_json(both), "add_remove"
-    ).core_epsilon == pytest.approx(0.5)
-    nested = '{"event": "Gaussian", "noise_multiplier": 1}'
+    event = acc.dp_events.event_from_json(both)
+    assert from_dp_event(event, "add_remove").core_epsilon == pytest.approx(1.5)
     for _ in range(30):
         nested = f'{{"event": "SelfComposed", "count": 1, "of": {nested}}}'
     wrong = [
@@ -522,23 +435,20 @@ def test_an_event_is_read_from_json_by_its_class_alone() -> None:
             acc.dp_events.event_from_json(one)
 
 
-@pytest.mark.parametrize("times", [1, 2])
 def test_a_sum_of_curves_for_different_relations_is_refused(
-    times: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is proved for add_remove alone and what is proved for replace_one alone have no sum; the
     message has the remedy.
     """
     monkeypatch.setattr(acc.LaplaceDP, "proved_for", property(lambda _: "replace_one"))
-    votes, other = acc.LaplaceDP(epsilon=0.123), times * acc.SampledGaussianDP(mu=1.0, rate=0.1)
+    votes, other = acc.LaplaceDP(epsilon=0.123), acc.SampledGaussianDP(mu=1.0, rate=0.1)
     sums: list[Callable[[], object]] = [
-        lambda: votes + other,
+        lambda: votes + 2 * other,
         lambda: acc.tighter(votes, other),
         lambda: sum([3 * votes, other]),
     ]
     for made in sums:
-        with pytest.raises(
-            acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms under the same one"
-        ):
+        with pytest.raises(acc.RelationMismatch, match="Configure both mechanisms under the same"):
             made()
     assert (votes + acc.GaussianDP(mu=1.0)).proved_for == "replace_one"

@@ -154,55 +154,28 @@ def test_a_price_is_whole_and_not_negative(price: acc.price.Price) -> None:
 def test_numpy_integers_are_counts(number: Any) -> None:
     """A count of any integer type is taken wherever one is."""
     curve = acc.PureDP(epsilon=0.1)
-    assert (
-        (number * curve).pure_epsilon
-        == (curve * number).pure_epsilon
-        == acc.PureDP(epsilon=0.3).pure_epsilon
-    )
+    assert number * curve == curve * number == 3 * curve
     assert acc.group_privacy(curve, number) == acc.group_privacy(curve, 3)
-    assert acc.Accountant().compose(curve, number).curve == 3 * curve
     assert acc.PrivacyFilter(acc.Budget(epsilon=1.0)).charge(curve, number).main == 3 * 10**11
-    assert acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge(
-        curve, number
-    ) == pytest.approx(0.3)
 
 
-@pytest.mark.parametrize(
-    "member", [acc.ZCDP, acc.PureDP, acc.LaplaceDP, acc.GaussianDP, acc.BoundedRange]
+USES: tuple[Callable[[Any], Any], ...] = (
+    lambda curve: curve.parts,
+    hash,
+    lambda curve: curve.to_json(),
+    lambda curve: acc.Approximate(curve=curve, delta0=0.1).to_json(),
+    lambda curve: pickle.loads(pickle.dumps(curve)),
+    copy.deepcopy,
+    lambda curve: curve.model_copy(),
+    repr,
+    dict,
+    lambda curve: dict(vars(curve)),
+    lambda curve: curve.model_fields_set,
 )
-@pytest.mark.parametrize("value", [0.0, -0.0, 0.3, 5e-324, 1.7e308])
-def test_a_curve_of_one_number_is_checked_and_has_one_form(member: Any, value: float) -> None:
-    """A float in the domain is kept, -0.0 as 0.0; everything else is refused."""
-    name = next(field.alias or key for key, field in member.model_fields.items() if key != "kind")
-    curve = member(**{name: value})
-    assert curve == member.model_validate_json(curve.to_json()) == pickle.loads(pickle.dumps(curve))
-    assert "-0.0" not in curve.to_json()
-    for wrong in (math.nan, math.inf, -1e-300, True, "0.1", None, 10**400):
-        with pytest.raises(acc.InvalidCurve):
-            member(**{name: wrong})
-    with pytest.raises(acc.InvalidCurve):
-        member(**{name: value, "other": 1.0})
-
-
-USES: dict[str, Callable[[Any], Any]] = {
-    "parts": lambda curve: curve.parts,
-    "hash": hash,
-    "json": lambda curve: curve.to_json(),
-    "dump": lambda curve: curve.model_dump(),
-    "inside": lambda curve: acc.Approximate(curve=curve, delta0=0.1).to_json(),
-    "pickle": lambda curve: pickle.loads(pickle.dumps(curve)),
-    "copy": copy.copy,
-    "deep copy": copy.deepcopy,
-    "copied model": lambda curve: curve.model_copy(),
-    "repr": repr,
-    "fields": dict,
-    "vars": lambda curve: dict(vars(curve)),
-    "names": lambda curve: curve.model_fields_set,
-}
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_sum_is_in_its_normal_form(use: str) -> None:
+def test_a_sum_is_in_its_normal_form(use: Callable[[Any], Any]) -> None:
     """However a composition was made, it answers as the one that was built of its parts, before and
     after anybody looks.
     """
@@ -215,13 +188,7 @@ def test_a_sum_is_in_its_normal_form(use: str) -> None:
     built = acc.curves.Composed(
         parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))]
     )
-    assert USES[use](sum(parts)) == USES[use](built)
-    assert sum(parts) == built == sum(parts[::-1])
-    assert (acc.zero() + parts[0], parts[0] + acc.zero(), acc.zero() + acc.zero()) == (
-        parts[0],
-        parts[0],
-        acc.zero(),
-    )
+    assert use(sum(parts)) == use(built)
 
 
 def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +201,6 @@ def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.Monkey
         plan = plan + acc.Approximate(curve=acc.ZCDP(rho=0.1 + i), delta0=1e-9)
     assert len(plan.parts) == 300  # type: ignore[attr-defined]
     assert len(looked) < 300 * 12
-    with pytest.raises(acc.InvalidCurve, match="10\\^18"):
-        _ = (10**18 - 1) * acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.1)
 
 
 def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(
@@ -268,12 +233,5 @@ def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(
     first, second = Paired(epsilon=0.5), Paired(epsilon=0.5, group=1)
     with pytest.raises(acc.InvalidCurve, match="at most 1"):
         Paired(epsilon=2.0)
-    assert first.kind == "paired"
     assert first.to_json() == '{"kind":"paired","epsilon":0.5,"group":0}'
-    for curve in (
-        first + second,
-        acc.zero() + second + first,
-        acc.Accountant().compose(first).compose(second).curve,
-    ):
-        assert curve.parts == ((1, first), (1, second))  # type: ignore[attr-defined]
-    assert (first + second) + first == 2 * first + second
+    assert (first + second) + first == 2 * first + second != 3 * first

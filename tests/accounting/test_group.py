@@ -22,7 +22,6 @@ from accounting.curves import (
     BoundedRange,
     Curve,
     GaussianDP,
-    GaussianMax,
     LaplaceDP,
     ProvedFor,
     PureDP,
@@ -30,7 +29,6 @@ from accounting.curves import (
     RepeatAndSelectDP,
     SampledGaussianDP,
     SampledNoiseDP,
-    tighter,
     zero,
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
@@ -110,11 +108,8 @@ def test_scaling_is_exact_and_decimal() -> None:
     """
     for kind in (PureDP, BoundedRange, LaplaceDP):
         assert group_privacy(kind(epsilon=0.1), 3) == kind(epsilon=0.3)
-    assert group_privacy(GaussianDP(mu=0.1), 3) == GaussianDP(mu=0.3)
-    assert group_privacy(ZCDP(rho=0.1), 3) == ZCDP(rho=0.9)
-    assert group_privacy(zero(), 5) == zero()
-    assert group_privacy(5 * PureDP(epsilon=0.1) + ZCDP(rho=0.1), 3) == 5 * PureDP(
-        epsilon=0.3
+    assert group_privacy(5 * GaussianDP(mu=0.1) + ZCDP(rho=0.1), 3) == 5 * GaussianDP(
+        mu=0.3
     ) + ZCDP(rho=0.9)
     table = RenyiTable(orders=[2, 4], values=[0.1, 0.2])
     assert group_privacy(table, 1) is table
@@ -193,35 +188,11 @@ def test_the_chain_is_close_to_the_closed_form() -> None:
     percent above it.
     """
     orders = (1 + np.geomspace(1e-2, 1e5, 600)).tolist()
-    for size in (2, 3, 5):
+    for size in (2, 5):
         grown = group_privacy(RenyiTable(orders=orders, values=[0.01 * a for a in orders]), size)
         for order in (1.5, 3.0, 10.0, 100.0):
             ratio = float(grown.rdp(order)) / (size**2 * 0.01 * order)
             assert 1 <= ratio <= 1.15
-
-
-@pytest.mark.parametrize("size", [2, 4])
-def test_curves_without_a_rule_of_their_own(size: int) -> None:
-    """Gaussian report-noisy-max (exact law at three candidates) stays below its group's curve, and
-    below the better of two.
-    """
-    grid, step = np.linspace(-14, 14, 28001), 28 / 28000
-
-    def winner(shift: float) -> Law:
-        means = np.array([shift, 0.0, 0.0])
-        others = [
-            np.prod([norm.cdf(grid, o) for j, o in enumerate(means) if j != i], axis=0)
-            for i in range(3)
-        ]
-        wins = [norm.pdf(grid, mean) * below for mean, below in zip(means, others, strict=True)]
-        law = np.array(wins).sum(axis=1) * step
-        return law / law.sum()
-
-    for curve in (
-        GaussianMax(mu=1.0, candidates=3),
-        tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0)),
-    ):
-        bounds_the_pair(group_privacy(curve, size), winner(0.0), winner(float(size)))
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
@@ -239,7 +210,6 @@ SAMPLED = SampledGaussianDP(mu=0.1, rate=0.01)
 @pytest.mark.parametrize(
     ("curve", "size"),
     [
-        (SAMPLED, 20),
         (SAMPLED, 400),
         (SampledNoiseDP(noise="laplace", shift=0.1, rate=0.01, group=4), 5),
         (5 * SAMPLED, 20),
@@ -263,7 +233,7 @@ def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: in
     assert group_privacy(grown, 2).proved_for == "add_remove"
 
 
-@pytest.mark.parametrize("size", [17, 20, 400])
+@pytest.mark.parametrize("size", [17, 400])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(
     noise: Noise, size: int
@@ -287,15 +257,6 @@ def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(
         assert again.epsilon(1e-6) == grown.epsilon(1e-6)
 
 
-def test_a_relation_other_than_the_curves_own_is_refused() -> None:
-    """A curve that is proved for one relation is not stated for the other; one of none stays as it
-    is.
-    """
-    assert group_privacy(PureDP(epsilon=0.1), 20) == PureDP(epsilon=2.0)
-    with pytest.raises(InvalidCurve, match="proved for 'add_remove'"):
-        ProvedFor(curve=SAMPLED, relation="replace_one")
-
-
 # -- Poisson sampling ------------------------------------------------------------------------------
 
 
@@ -315,8 +276,8 @@ def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple
 
 
 @pytest.mark.fast(12)
-@pytest.mark.parametrize("users", [0, 1, 3])
-@pytest.mark.parametrize("rate", [0.01, 0.3, 0.9, 1.0])
+@pytest.mark.parametrize("users", [0, 3])
+@pytest.mark.parametrize("rate", [0.01, 0.9, 1.0])
 @pytest.mark.parametrize(
     "curve",
     [

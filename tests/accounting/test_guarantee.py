@@ -28,25 +28,6 @@ def ledger(tmp_path: Path) -> acc.Ledger:
     return ledger
 
 
-@pytest.mark.parametrize(
-    "curve", [ADDED.curve, ADDED.curve + ADDED.curve, 3 * ADDED.curve, acc.zero() + ADDED.curve]
-)
-def test_a_ledger_takes_no_bare_curve(ledger: acc.Ledger, curve: acc.Curve) -> None:
-    """A curve that left its mechanism is charged with a stated relation only, and only if it is the
-    dataset's.
-    """
-    for call in (ledger.charge, ledger.reserve, ledger.check):
-        for terms in ({}, {"relation": None}):
-            with pytest.raises(acc.RelationMismatch, match="relation="):
-                call("replaced", curve, **terms)  # type: ignore[arg-type]
-        with pytest.raises(acc.RelationMismatch):
-            call("replaced", curve, relation="add_remove")
-    assert list(ledger.entries("replaced")) == []
-    assert ledger.charge("added", curve, relation="add_remove", key="a").price.main > 0
-    with pytest.raises(acc.RelationMismatch):  # nor does a retry
-        ledger.charge("added", curve, key="a")
-
-
 def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
     """n * mechanism and sums are charged as one item under the mechanisms' relation."""
     item = 3 * REPLACED + REPLACED
@@ -65,9 +46,15 @@ def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
     ],
 )
 def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object]]) -> None:
-    """Bare curves add up among themselves; beside a mechanism each of them states its relation,
-    whichever comes first.
+    """Bare curves add up among themselves; beside a mechanism, or where the plan's relation is
+    stated at the start, each of them states its relation, whichever comes first.
     """
+    for stated in (
+        acc.Accountant("replace_one").compose,
+        acc.PrivacyFilter(acc.Budget(epsilon=1.0), "replace_one").charge,
+    ):
+        with pytest.raises(acc.RelationMismatch, match="bare curve"):
+            stated(ADDED.curve)
     add = make()
     for _ in range(2):
         add(ADDED.curve)
@@ -85,30 +72,16 @@ def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object
         add(REPLACED)
 
 
-def test_a_stated_plan_takes_no_bare_curve() -> None:
-    """Where the plan's relation is stated at the start, the first bare curve is refused too."""
-    with pytest.raises(acc.RelationMismatch, match="bare curve"):
-        acc.Accountant("replace_one").compose(ADDED.curve)
-    with pytest.raises(acc.RelationMismatch, match="bare curve"):
-        acc.PrivacyFilter(acc.Budget(epsilon=1.0), "replace_one").charge(ADDED.curve)
-
-
 def test_arithmetic_keeps_the_relation() -> None:
     """Multiples and sums of mechanisms have the composed curve and the common relation, in any
     order.
     """
     stated = acc.guarantee.Guarantee(acc.PureDP(epsilon=1.0), "add_remove")
-    for total in (
-        2 * ADDED + stated,
-        stated + ADDED * 2,
-        ADDED + (stated + ADDED),
-        sum([ADDED, ADDED, stated]),
-    ):
+    for total in (2 * ADDED + stated, ADDED + (stated + ADDED), sum([ADDED, ADDED, stated])):
         assert (total.curve, total.relation) == (2 * ADDED.curve + stated.curve, "add_remove")
         assert total.epsilon(1e-6) == total.curve.epsilon(1e-6)
         assert total.delta(0.5) == total.curve.delta(0.5)
     assert (np.int64(5) * ADDED).curve == 5 * ADDED.curve
-    assert sum([ADDED]).curve == ADDED.curve  # type: ignore[union-attr]
 
 
 def test_conversions_keep_the_relation_of_a_mechanism() -> None:
@@ -123,15 +96,10 @@ def test_conversions_keep_the_relation_of_a_mechanism() -> None:
 
 
 def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
-    """Session.schedule and calibrate take n * mechanism; what is no mechanism is refused with
-    words.
-    """
+    """Session.schedule takes n * mechanism; what is no mechanism is refused with words."""
     session = dps.Session(ledger, "added")
     plan = session.schedule(2 * ADDED + dps.PermuteAndFlip(epsilon=0.2))
     assert plan.left == {ADDED: 2, dps.PermuteAndFlip(epsilon=0.2): 1}
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    found = acc.calibrate(lambda e: 30 * dps.ExponentialMechanism(epsilon=e), budget)
-    assert found == acc.calibrate(lambda e: 30 * dps.ExponentialMechanism(epsilon=e).curve, budget)
     scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity())
     for attempt in (
         lambda: session.select(ADDED.curve, scores),

@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import norm
 from spread import spread
 
 import accounting as acc
 from accounting.convert.bounds import best_delta, best_epsilon
-from accounting.convert.pld.compose import can_compose, pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Normal
-from accounting.convert.renyi import rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
-SIZES = (1e-9, 1e-3, 1.0, 1e3)
+SIZES = (1e-9, 1.0, 1e3)
 # The grid of the composed losses differs from plan to plan: its share of the variance, doubled.
 GRID = 1e-4
 
@@ -42,9 +39,7 @@ def members(size: float) -> list[acc.Curve]:
         acc.BoundedRange(epsilon=size),
         acc.LaplaceDP(epsilon=size),
         acc.GaussianDP(mu=size),
-        acc.ZCDP(rho=size),
         acc.curves.GaussianMax(mu=size, candidates=12),
-        acc.BoundedRange(epsilon=size) + acc.GaussianDP(mu=size / 2),
         acc.tighter(acc.PureDP(epsilon=size), acc.ZCDP(rho=size * size / 4)),
     ]
 
@@ -164,20 +159,6 @@ def test_many_curves_add_up_their_failures_and_pure_epsilons() -> None:
     assert accountant.epsilon(1.999e-3) == math.inf
 
 
-@pytest.mark.slow
-def test_the_order_search_finds_the_minimum() -> None:
-    """The Renyi conversion is optimal over all orders to 1e-10, in every decade of rho and
-    delta.
-    """
-    for rho, delta in itertools.product(np.geomspace(1e-8, 1e3, 23).tolist(), (1e-3, 1e-6, 1e-20)):
-        orders = 1 + np.geomspace(1.0101e-2, 1e10, 400_000)
-        dense = (
-            rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
-        )
-        found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
-        assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
-
-
 def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> None:
     """The place of epsilon has a square that is no float, or is none itself."""
     for mu, epsilon in (
@@ -259,20 +240,6 @@ def test_deltas_far_below_the_floats_are_priced() -> None:
     assert found[1] < 1e-200
 
 
-def test_squares_that_underflow_keep_their_divergence() -> None:
-    """Two Gaussian mechanisms whose squared mu is no float tell as much as one of their joint mu:
-    delta(0) is mu/sqrt(2 pi).
-    """
-    for mu in (1e-170, 1e-161, 1e-160, 1e-155):
-        least = math.sqrt(2) * mu / math.sqrt(2 * math.pi) * (1 - 1e-9)
-        two = 2 * acc.GaussianDP(mu=mu)
-        assert two.delta(0.0) >= least
-        assert acc.Accountant().compose(two).delta(0.0) >= least
-        sampled = acc.poisson_sampled(two, 0.5, relation="add_remove")
-        assert isinstance(sampled, acc.SampledGaussianDP)
-        assert sampled.mu >= math.sqrt(2) * mu * (1 - 1e-9)
-
-
 def test_a_group_beyond_all_orders_is_found_at_once() -> None:
     """10^18 steps are more than any grid of orders has: the zCDP bound is left."""
     one = acc.curves.GaussianMax(mu=1e-3, candidates=10)
@@ -292,51 +259,18 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
 
 
-def gaussian_delta(n: int, step: float, epsilon: float) -> float:
-    """The central limit of n pure steps: a Gaussian pair with mu = sqrt(n) step."""
-    mu = math.sqrt(n) * step
-    return float(
-        norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
-@pytest.mark.parametrize("n", [10**10, 10**12, 5 * 10**12, 10**13])
+@pytest.mark.parametrize("n", [10**10, 10**13])
 def test_large_counts_never_price_below_the_central_limit(
     kind: Callable[..., acc.Curve], n: int
 ) -> None:
     """However large the count, epsilon and delta are at least those of the Gaussian pair that the
     plan tends to.
     """
-    plan = n * kind(epsilon=1e-6)
-    assert gaussian_delta(n, 1e-6, best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
-    assert best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [10**11, 5 * 10**12])
-def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
-    """Called directly beyond its range, the composed distribution still returns an upper bound."""
-    losses = acc.PureDP(epsilon=1e-6).losses()
-    plan = type(losses)(((n, losses.steps[0][1]),))
-    assert gaussian_delta(n, 1e-6, min(600.0, pld_epsilon(plan, 1e-6))) <= 1e-6
-    assert pld_delta(plan, 0.0) >= gaussian_delta(n, 1e-6, 0.0)
-
-
-@pytest.mark.slow
-def test_the_route_ends_at_a_stated_number_of_runs() -> None:
-    """Beyond 10^7 runs in all the route pld is not tried, whatever the parameters; up to there it
-    gains, and 10^6 runs come within three parts in ten thousand of their Gaussian limit.
-    """
-    limit = acc.GaussianDP(mu=0.1).epsilon(1e-6)
-    assert (
-        limit * (1 - 1e-6)
-        <= best_epsilon(10**6 * acc.PureDP(epsilon=1e-4), 1e-6).value
-        <= limit * (1 + 3e-4)
-    )
-    assert best_epsilon(10**7 * acc.PureDP(epsilon=1e-5), 1e-6).route == "pld"
-    assert best_epsilon((10**7 + 1) * acc.PureDP(epsilon=1e-5), 1e-6).route == "rdp"
+    plan, limit = n * kind(epsilon=1e-6), acc.GaussianDP(mu=math.sqrt(n) * 1e-6)
+    assert limit.delta(best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
+    assert best_delta(plan, 0.0).value >= limit.delta(0.0) * (1 - 1e-4)
 
 
 def test_counts_beyond_exact_floats_are_rounded_up() -> None:
@@ -352,56 +286,14 @@ def test_parameters_whose_squares_underflow_stay_sound() -> None:
     assert acc.BoundedRange(epsilon=1e-160).epsilon(1e-300) >= 1e-160 * (1 - 1e-12)
     assert acc.LaplaceDP(epsilon=5e-324).epsilon(0.0) == 5e-324
     assert acc.GaussianDP(mu=1e-165).delta(0.0) >= 0.39e-165
-    for mu in (0.0243, 1e-3, 1e-170):  # no pure guarantee: a positive delta at every epsilon
+    for mu in (0.0243, 1e-170):  # no pure guarantee: a positive delta at every epsilon
         assert min(acc.GaussianDP(mu=mu).delta(1.0), (3 * acc.GaussianDP(mu=mu)).delta(1.0)) > 0
-
-
-def test_profile_points_beyond_the_exponent_of_floats() -> None:
-    """A point far above 709 nats is kept: its delta, its Renyi bound and its epsilon are those of
-    the table.
-    """
-    table = acc.curves.ProfileTable(epsilons=[1.0, 800.0, 3000.0], deltas=[0.01, 0.001, 0.0])
-    assert table.delta(3000.0) == 0.0
-    assert 0.001 <= table.delta(800.0) <= 0.001 * (1 + 1e-9)
-    assert 0.001 < table.delta(799.0) < 0.01
-    assert 1.0 <= table.epsilon(0.01) <= 1.0 + 1e-9
-    assert 0 < table.rho < math.inf
-    assert np.all(np.isfinite(table.rdp([1.5, 2.0, 100.0])))
-
-
-@pytest.mark.fast(5)
-@pytest.mark.parametrize("loud", [1e3, 1e9])
-@pytest.mark.parametrize("count", [10])
-@pytest.mark.parametrize(
-    "curve",
-    [
-        lambda size: acc.BoundedRange(epsilon=size),
-        lambda size: acc.LaplaceDP(epsilon=size),
-        lambda size: acc.PureDP(epsilon=size),
-        lambda size: acc.GaussianDP(mu=size),
-        lambda size: acc.curves.GaussianMax(mu=size, candidates=10),
-        lambda size: acc.BoundedRange(epsilon=size) + acc.LaplaceDP(epsilon=0.1),
-        lambda size: acc.Approximate(curve=acc.BoundedRange(epsilon=size), delta0=1e-9),
-    ],
-)
-def test_hardly_any_noise_is_priced_at_once(
-    curve: Callable[[float], acc.Curve], count: int, loud: float
-) -> None:
-    """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less
-    than that of a tenth of it.
-    """
-    plan, less = count * curve(loud), count * curve(loud / 10)
-    assert best_epsilon(less, 1e-6).value <= best_epsilon(plan, 1e-6).value < math.inf
-    assert best_delta(plan, 1.0).value <= 1
-
-
-def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
-    """The grid is refused by what it would hold, not by the size of the typical loss."""
-    for size, fits in ((10.0, True), (1000.0, True), (1e5, False)):
-        curve = 10 * acc.BoundedRange(epsilon=size)
-        losses = curve.losses()
-        assert losses is not None
-        assert can_compose(losses) == fits
+    for mu in (1e-170, 1e-160):  # two are one of their joint mu, whose delta(0) is mu/sqrt(2 pi)
+        two, joint = 2 * acc.GaussianDP(mu=mu), math.sqrt(2) * mu * (1 - 1e-9)
+        assert two.delta(0.0) >= joint / math.sqrt(2 * math.pi)
+        sampled = acc.poisson_sampled(two, 0.5, relation="add_remove")
+        assert isinstance(sampled, acc.SampledGaussianDP)
+        assert sampled.mu >= joint
 
 
 @pytest.mark.parametrize(
@@ -410,19 +302,11 @@ def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
         acc.BoundedRange(epsilon=1e5),
         acc.LaplaceDP(epsilon=1e6),
         acc.GaussianDP(mu=1e5),
-        acc.PureDP(epsilon=1e9),
-        acc.ApproxDP(epsilon=1e9, delta=1e-6),
     ],
 )
 def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
-    """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is
-    refused too.
-    """
-    # whose two atoms need no grid between them
-    if not isinstance(curve, acc.PureDP | acc.ApproxDP):
-        with pytest.raises(acc.errors.InvalidArgument, match="too fine"):
-            curve.pld()
-        with pytest.raises(acc.errors.InvalidArgument, match="interval"):
-            curve.pld(math.nan)
-    else:
-        assert curve.pld() is not None
+    """`pld` says that the interval is too fine, and refuses one that is none."""
+    with pytest.raises(acc.errors.InvalidArgument, match="too fine"):
+        curve.pld()
+    with pytest.raises(acc.errors.InvalidArgument, match="interval"):
+        curve.pld(math.nan)

@@ -93,4 +93,3 @@ def test_a_plan_is_drawn_by_order_by_delta_and_by_label() -> None:
         [100 * (parts[1] or 0), 100 * (parts[0] or 0)]
     )
     assert [label.get_text() for label in shares.get_yticklabels()] == ["1 x large", "3 x small"]
-    assert plan.plot((renyi, epsilons, shares)) == (renyi, epsilons, shares)

@@ -253,6 +253,9 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (InvalidArgument, "at least 1e-280"): [lambda: adaptive_composition([RANGE], 1e-300)],
     (InvalidArgument, "a step must be a Curve"): [lambda: adaptive_composition([RANGE, "a"], 1e-6)],
     (InvalidArgument, "count"): [lambda: adaptive_composition([(RANGE, -1)], 1e-6)],
+    (InvalidArgument, "cells="): each(
+        lambda cells: adaptive_composition([RANGE], 1e-6, cells=cells), 0, 1.5, True
+    ),
     # -- relations, groups and samples
     (InvalidArgument, "relation="): [
         lambda: acc.Accountant(relation="bogus"),
@@ -298,6 +301,11 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         lambda: acc.from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")
     ],
     (NoEquivalent, "larger orders"): [lambda: acc.group_privacy(TABLE, 400)],
+    (InvalidCurve, "proved for 'add_remove'"): [
+        lambda: acc.curves.ProvedFor(
+            curve=acc.SampledGaussianDP(mu=0.1, rate=0.1), relation="replace_one"
+        )
+    ],
 }
 
 

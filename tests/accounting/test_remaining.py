@@ -9,7 +9,7 @@ import re
 from decimal import ROUND_UP, Decimal, Inexact, localcontext
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
@@ -28,7 +28,6 @@ BUDGETS = [
 NOTHING = acc.price.Price(0, 0)
 
 
-@pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize(
     ("budget", "odometer"),
     [
@@ -40,51 +39,15 @@ NOTHING = acc.price.Price(0, 0)
         (acc.Budget(epsilon=1.0), acc.filter.PrivacyOdometer(delta=0.0, order="inf")),
     ],
 )
-def test_epsilon_is_the_odometers(
-    budget: acc.Budget, odometer: acc.filter.PrivacyOdometer, runs: int
-) -> None:
+def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.PrivacyOdometer) -> None:
     """At the order and delta of the budget an odometer that is charged the same states the same
     epsilon, to the last digit.
     """
     assert Remaining(budget, NOTHING).epsilon == 0
-    before, curve = odometer.spent, acc.PureDP(epsilon=0.03)
-    stated = [odometer.charge(curve) for _ in range(runs)][-1]
-    spent = before.plus(budget.price(curve).times(runs))
-    assert Remaining(budget, spent).epsilon == stated
-
-
-def test_rho_is_told_at_twice_its_delta() -> None:
-    """Half pays for failures, half for the conversion, at the order that is best for the whole
-    budget.
-    """
-    budget, curve = acc.Budget(rho=0.2, delta=1e-7), acc.ZCDP(rho=0.05)
-    found = Remaining(budget, budget.price(curve))
-    assert found.delta == 2e-7
-    assert found.epsilon is not None
-    odometers = [
-        acc.filter.PrivacyOdometer(delta=1e-7, order=1 + step / 100)
-        for step in range(200, 3000, 20)
-    ]
-    for odometer in odometers:
-        odometer.charge(acc.ZCDP(rho=0.2))
-    best = min(odometer.epsilon for odometer in odometers)
-    whole = Remaining(budget, budget.capacity).epsilon
-    assert whole == pytest.approx(best, rel=1e-3)
-    assert Remaining(acc.Budget(rho=0.2), NOTHING).epsilon is None
-
-
-@pytest.mark.slow
-@given(share=st.floats(0, 1))
-@pytest.mark.parametrize("budget", [*BUDGETS[:3], acc.Budget(epsilon=1.0)])
-def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) -> None:
-    """Spending all that is left raises the running epsilon by epsilon_left and no more."""
-    spent = acc.price.Price(1 + int(share * (budget.capacity.main - 1)), 0)
-    now, end = Remaining(budget, spent), Remaining(budget, acc.price.Price(budget.capacity.main, 0))
-    assert now.epsilon is not None
-    assert end.epsilon is not None
-    assert now.epsilon_left is not None
-    assert end.epsilon - now.epsilon == pytest.approx(now.epsilon_left, abs=1e-9)
-    assert end.epsilon_left == 0
+    spent, curve = odometer.spent, acc.PureDP(epsilon=0.03)
+    for _ in range(3):
+        spent = spent.plus(budget.price(curve))
+        assert Remaining(budget, spent).epsilon == odometer.charge(curve)
 
 
 @given(share=st.floats(0, 0.999))
@@ -115,24 +78,12 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
 
 
 def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
-    curve = acc.GaussianDP(mu=0.7)
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
-    words = [
-        str(left),
-        left.as_data(),
-        shortfall(budget, spent, budget.price(curve), "here"),
-        left.reason,
-        left.remedy,
-    ]
+    words = shortfall(budget, spent, budget.price(acc.GaussianDP(mu=0.7)), "here")
     return [
-        left.main,
-        left.failure,
-        left.epsilon,
-        left.epsilon_left,
-        left.mu_left,
-        *words,
-        main_up(spent.main),
-        failure_up(-spent.main),
+        *(left.main, left.failure, left.epsilon_left, left.mu_left),
+        *(left.as_data(), left.reason, left.remedy, words),
+        *(main_up(spent.main), failure_up(-spent.main)),
     ]
 
 
@@ -182,68 +133,15 @@ def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(
     assert smaller < main
 
 
-@pytest.mark.parametrize("budget", [*STATED, BUDGETS[2]])
-def test_what_is_spent_so_far_ends_at_the_budget(budget: acc.Budget) -> None:
-    """Nothing at first, all of the budget where all is spent, and more and more in between."""
-    stated = [
-        Remaining(budget, acc.price.Price(budget.capacity.main * tenths // 10, 0)).so_far
-        for tenths in range(11)
-    ]
-    assert stated[0] == (0.0, 0.0)
-    assert stated == sorted(stated)
-    assert budget.epsilon is None or stated[-1] == (budget.epsilon, budget.delta)
-
-
 def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """Half of it pays for failures, half for the conversion of what is spent; without a delta it is
     stated as rho.
     """
     left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
-    assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["cost"] == {"rho": 0.05}
-
-
-def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
-    """The budget, what is spent so far, what is left: in words and as data, of every form of
-    budget.
-    """
-    curve, budget = acc.GaussianDP(mu=0.1), acc.Budget(epsilon=3.0, delta=1e-6)
-    left = Remaining(budget, budget.price(curve).times(5), curve)
-    assert list(left.figures) == ["budget", "used", "cost as charged", "left"]
-    assert re.fullmatch(
-        r"budget: epsilon 3, delta 1e-6; used: [\d.]+%; cost as charged: epsilon [\d.]+, delta"
-        r" 1e-6; left: [\d,]+ more "
-        "releases like this one",
-        str(left),
-    )
-    assert left.as_data() == {
-        "budget": {"epsilon": 3.0, "delta": 1e-6},
-        "used": max(left.used),
-        "cost": {"epsilon": left.so_far[0], "delta": 1e-6},
-        "left": {"releases": left.releases},
-        "for_auditors": {
-            "filter": {"epsilon": left.so_far[0], "delta": 1e-6},
-            "odometer": {"epsilon": left.epsilon, "delta": 1e-6},
-        },
-    }
-    one = Remaining(
-        acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4)
-    )
-    assert (
-        str(one)
-        == "budget: epsilon 1; used: 60%; cost as charged: epsilon 0.6; left: 1 more release like"
-        " this one"
-    )
-    assert (
-        str(Remaining(acc.Budget(rho=0.5), NOTHING))
-        == "budget: rho 0.5; used: 0%; cost as charged: nothing; left: all of it"
-    )
-    assert (
-        Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words()
-        == "80% of the budget"
-    )
-    free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
-    assert free == "any number of releases like this one, because it costs nothing"
+    alone = Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0))
+    assert alone.as_data()["cost"] == {"rho": 0.05}
+    assert "rho 0.05" in str(alone)
 
 
 def _asked(
@@ -287,10 +185,7 @@ def test_a_refusal_says_which_failure_probability_would_do() -> None:
     """
     budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
-    assert str(error).startswith(
-        "This release does not fit because it needs a failure probability (delta0) of 2e-7 from"
-        " here"
-    )
+    assert "a failure probability (delta0) of 2e-7 from here" in str(error)
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
     assert match is not None
     for factor, fits in ((1.0, True), (1.01, False)):
@@ -347,6 +242,7 @@ _ITEMS = st.one_of(
 )
 
 
+@settings(max_examples=30)
 @given(items=st.lists(_ITEMS, min_size=1, max_size=8))
 @pytest.mark.parametrize(
     "budget", [APPROXIMATE, acc.Budget(epsilon=4.0, delta=1e-6), STATED[3], BUDGETS[2]]
@@ -381,8 +277,6 @@ def test_a_small_charge_costs_what_it_says_and_uses_its_share() -> None:
     spending = acc.PrivacyFilter(APPROXIMATE)
     spending.charge(curve)
     left = spending.remaining
-    assert left.figures["used"] == "0.217%"
-    assert left.figures["cost as charged"] == "epsilon 0.01"
     assert "a release of epsilon 0.01 uses 0.217% of epsilon 1 and not 1%" in left.why_share
     assert Remaining(APPROXIMATE, left.spent).as_charged == left.so_far > left.as_charged
     assert left == Remaining(APPROXIMATE, NOTHING, charged=acc.zero()).after(curve)

@@ -5,8 +5,6 @@ after every outcome.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +18,7 @@ from accounting.convert.bounds import best_delta, best_epsilon, deltas_near
 from accounting.convert.pld.loss import Banded, Loss, Normal
 from accounting.convert.recursion import PairStep, RangeStep, Solution
 
-RHO = 3.3e-4
-PICK = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
-TEST = acc.Approximate(curve=acc.GaussianDP(mu=math.sqrt(2 * RHO)), delta0=1e-10)
+PICK = acc.BoundedRange(epsilon=0.04)
 
 
 def bounded(steps: list[tuple[str, int]], h: float, interval: float, size: int) -> Solution:
@@ -57,42 +53,11 @@ def test_no_adversary_beats_the_bound_and_one_comes_near(
 
 
 @pytest.mark.parametrize(
-    ("e", "k", "finest"), [(0.1, 100, 2.2509), (1.0, 10, 7.71639), (1.0, 3, 2.9093)]
-)
-def test_the_numbers_of_the_theory_sheet(e: float, k: int, finest: float) -> None:
-    """Values of much finer grids are below, by no more than what the cells add to the variance."""
-    assert (
-        finest <= adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6) <= 1.004 * finest
-    )
-
-
-def test_order_matters() -> None:
-    """Bounded-range and Gaussian steps do not commute."""
-    pick, noise = acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=0.8)
-    assert (
-        abs(adaptive_composition([pick, noise], 1e-6) - adaptive_composition([noise, pick], 1e-6))
-        > 1e-3
-    )
-
-
-@pytest.mark.parametrize("count", [1, 5, 50])
-@pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-40])
-def test_pair_steps_alone_are_a_convolution(count: int, delta: float) -> None:
-    """Gaussian steps have a closed form, which the bound is not below."""
-    exact = acc.GaussianDP(mu=0.3 * math.sqrt(count)).epsilon(delta)
-    assert (
-        exact * (1 - 1e-9)
-        <= adaptive_composition([(acc.GaussianDP(mu=0.3), count)], delta)
-        <= 1.01 * exact
-    )
-
-
-@pytest.mark.parametrize(
     "law",
     [Banded.pure(0.3), Banded.laplace(0.4), Banded.bounded_range(0.9), Normal(0.25), Normal(2.0)],
     ids=repr,
 )
-@pytest.mark.parametrize("cells", [3.3, 16.0, 100.0])
+@pytest.mark.parametrize("cells", [3.3, 100.0])
 def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
     """One step from the end, at every threshold; and hardly above."""
     interval = law.scale / cells
@@ -102,26 +67,6 @@ def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
     assert np.all(upper - exact <= exact[0] * 1.1 / cells)
 
 
-@pytest.mark.parametrize(
-    ("width", "interval"), [(0.5, 0.05), (0.5, 0.037), (0.02, 0.05), (3.0, 0.11)]
-)
-def test_one_range_step_is_the_envelope(width: float, interval: float) -> None:
-    """One range step from the end is not below the bounded-range profile, whether or not the grid
-    divides the width.
-    """
-    exact = Banded.bounded_range(width).profile(np.arange(0, 120) * interval)
-    assert np.all(RangeStep(width, interval).upper(np.zeros(120)) >= exact * (1 - 1e-11))
-
-
-def test_finer_grids_tighten_the_bound() -> None:
-    """Halving the grid takes off three quarters of what it adds."""
-    steps = [(acc.BoundedRange(epsilon=0.3), 20)]
-    found = [adaptive_composition(steps, 1e-6, cells=cells) for cells in (8, 16, 32, 64)]
-    gains = [coarse - fine for coarse, fine in pairwise(found)]
-    assert min(gains) > 0
-    assert gains[1] / gains[0] == pytest.approx(0.25, abs=0.05)
-
-
 def test_bad_events_and_edges() -> None:
     """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0
     above delta gives infinity.
@@ -129,17 +74,8 @@ def test_bad_events_and_edges() -> None:
     assert adaptive_composition([], 1e-6) == adaptive_composition([(PICK, 0)], 0) == 0
     assert adaptive_composition([3 * acc.BoundedRange(epsilon=0.5)], 0) == 1.5
     assert adaptive_composition([acc.Approximate(curve=PICK, delta0=1e-3)], 1e-6) == math.inf
-    assert (
-        adaptive_composition(
-            [(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)], 1e-6
-        )
-        == 1.9
-    )
-    plain = adaptive_composition([acc.BoundedRange(epsilon=0.5)] * 4, 1e-6)
-    shifted = adaptive_composition(
-        [acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6
-    )
-    assert shifted == pytest.approx(plain, rel=1e-9)
+    few = [(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)]
+    assert adaptive_composition(few, 1e-6) == 1.9
 
 
 def test_a_composition_that_is_repeated_is_its_steps() -> None:
@@ -208,16 +144,16 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
     plain, event = 20 * acc.BoundedRange(epsilon=0.2), 1e-7
     failing = 20 * acc.Approximate(curve=acc.BoundedRange(epsilon=0.2), delta0=event / 20)
     leaking = plain + acc.ApproxDP(epsilon=1e-3, delta=event)
-    least = best_epsilon(plain, 1e-6, thorough=True)
-    told = best_epsilon(failing, 1e-6 + event, thorough=True)
-    assert least.route == told.route == "adaptive"
-    assert told.value == pytest.approx(least.value, rel=1e-9)
-    alone = best_delta(plain, least.value, thorough=True).value
-    with_events = best_delta(failing, least.value, thorough=True)
-    with_leak = best_delta(leaking, least.value, thorough=True)
-    assert with_events.route == with_leak.route == "adaptive"
-    assert with_events.value == pytest.approx(alone + event, rel=1e-9)
-    assert alone + event * (1 - 1e-5) <= with_leak.value <= 1.05 * alone + event
+    least = best_epsilon(plain, 1e-6, thorough=True).value
+    assert best_epsilon(failing, 1e-6 + event, thorough=True).value == pytest.approx(
+        least, rel=1e-9
+    )
+    alone, with_events, with_leak = (
+        best_delta(plan, least, thorough=True) for plan in (plain, failing, leaking)
+    )
+    assert alone.route == with_events.route == with_leak.route == "adaptive"
+    assert with_events.value == pytest.approx(alone.value + event, rel=1e-9)
+    assert event * (1 - 1e-5) <= with_leak.value - alone.value <= 0.05 * alone.value + event
 
 
 def test_deltas_in_a_neighborhood_are_above_the_recursion() -> None:
@@ -237,53 +173,6 @@ def test_deltas_in_a_neighborhood_are_above_the_recursion() -> None:
     assert failing(3.5) == pytest.approx(0.2, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        acc.ZCDP(rho=0.01),
-        acc.SampledGaussianDP(mu=1.0, rate=0.01),
-        acc.BoundedRange(epsilon=0.2),
-        acc.zero(),
-    ],
-    ids=str,
-)
-def test_other_plans_keep_their_routes(other: acc.Curve) -> None:
-    """Renyi bounds, pairs with a direction, two widths and single steps are left to the other
-    routes.
-    """
-    plan = acc.BoundedRange(epsilon=0.1) * (1 if other == acc.zero() else 30) + other
-    assert best_epsilon(plan, 1e-6, thorough=True) == best_epsilon(plan, 1e-6)
-
-
-@pytest.mark.slow
-def test_fixed_plans_are_judged_by_the_recursion() -> None:
-    """Calibration, admission and the accountant agree, 7 % above what the quick routes allow; a
-    filter charges all.
-    """
-    budget, quick = acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6).cost
-    found = acc.calibrate(lambda e: 100 * acc.BoundedRange(epsilon=e), budget)
-    plan = 100 * acc.BoundedRange(epsilon=found)
-    assert quick(plan) > 1.05
-    assert budget.admits(plan)
-    assert not budget.admits(100 * acc.BoundedRange(epsilon=1.001 * found))
-    assert budget.price(plan) == budget.capacity
-    exact = acc.Accountant().compose(acc.BoundedRange(epsilon=found), 100)
-    assert exact.epsilon(1e-6) == pytest.approx(1.0, abs=1e-4)
-    assert exact.breakdown(1e-6).route == "adaptive"
-    assert acc.calibration.calibrate_count(acc.BoundedRange(epsilon=found), budget) == 100
-
-
-@pytest.mark.parametrize(("rounds", "upper"), [(1, 0.1115), (10, 0.3940), (100, 1.3620)])
-def test_stable_top_k_in_its_true_order(rounds: int, upper: float) -> None:
-    """Rounds of (bounded range, Gaussian): the program is below the composed loss, which is below
-    Renyi.
-    """
-    curve = rounds * (PICK + TEST)
-    renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
-    assert adaptive_composition([PICK, TEST] * rounds, 1e-6) <= upper
-    assert upper < best_epsilon(curve, 1e-6).value < renyi
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [60.0, 99.0, 101.0, 300.0, 500.0, 1e3])
 def test_wide_ranges_cost_what_they_cost(width: float) -> None:
@@ -299,13 +188,6 @@ def test_wide_ranges_cost_what_they_cost(width: float) -> None:
             adaptive_composition([curve], 1e-6)
     else:
         assert attained <= adaptive_composition([curve], 1e-6) <= 2 * width
-
-
-@pytest.mark.parametrize("cells", [0, 1.5, True])
-def test_a_grid_has_cells(cells: Any) -> None:
-    """A number of cells that is none is refused by its name."""
-    with pytest.raises(acc.errors.InvalidArgument, match="cells="):
-        adaptive_composition([acc.BoundedRange(epsilon=1.0)], 1e-6, cells=cells)
 
 
 @pytest.mark.parametrize("widths", [(1.0,), (0.8, 1.1), (1.0, 0.7, 0.9), (0.5, 0.5, 0.5, 0.5)])

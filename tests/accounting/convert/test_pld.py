@@ -4,7 +4,6 @@ up.
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import lru_cache
 
@@ -15,7 +14,6 @@ from dp_accounting import pld as dp_pld
 from spread import spread
 
 import accounting as acc
-from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import Banded, Loss, Losses, Normal, Pmf
@@ -55,12 +53,6 @@ def divergence(pmf: Pmf, interval: float, y: float) -> float:
     losses = (pmf.low + np.arange(len(pmf.mass))) * interval
     above = losses > y
     return pmf.infinity + float(-np.expm1(y - losses[above]) @ pmf.mass[above])
-
-
-def bounded_range_pair(width: float, t: float) -> list[tuple[float, float]]:
-    """The two-point bounded-range pair with losses t and t - width, as (P, Q) masses."""
-    p = math.expm1(t - width) / math.expm1(-width)
-    return [(p, p * math.exp(-t)), (1 - p, (1 - p) * math.exp(width - t))]
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=repr)
@@ -107,34 +99,6 @@ def hull_at(loss: Hull, y: float) -> float:
     return float(np.max(intercepts + slopes * math.exp(y))) * (1 - 5e-3)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=repr)
-def test_rounding_error_is_of_second_order(loss: Loss) -> None:
-    """An interval of 1/100 of the scale adds less than 0.1% to the divergence, which first order
-    would not achieve.
-    """
-    if isinstance(loss, Hull):
-        y, exact = 0.9, hull_at(loss, 0.9) / (1 - 5e-3) * (1 + 2e-3)
-    else:
-        y, exact = loss.scale / 3, float(loss.profile(np.array([loss.scale / 3]))[0])
-    fine = divergence(loss.pmf(loss.scale / 100, 1e-299), loss.scale / 100, y)
-    assert fine <= exact * 1.001 + 1e-15
-
-
-@pytest.mark.parametrize("width", [0.01, 0.5, 3.0, 20.0])
-def test_the_envelope_is_the_largest_bounded_range_divergence(width: float) -> None:
-    """At every y, of either sign, the envelope equals the largest divergence over two-point
-    bounded-range pairs (Theorem P3).
-    """
-    for y in np.linspace(-width, width, 41):
-        best = max(
-            sum(max(0.0, p - math.exp(y) * q) for p, q in bounded_range_pair(width, t))
-            for t in np.linspace(0, width, 2001)
-        )
-        envelope = float(Banded.bounded_range(width).profile(np.array([y]))[0])
-        assert best <= envelope * (1 + 1e-9) + 1e-13
-        assert envelope == pytest.approx(best, rel=1e-5, abs=1e-9)
-
-
 @pytest.mark.parametrize("curve", DOMINATED, ids=repr)
 @pytest.mark.parametrize("interval", [1e-2, 0.13])
 def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, interval: float) -> None:
@@ -158,7 +122,7 @@ def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, inter
     ("mu", "count"),
     spread([(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)], 3),
 )
-@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-20, 1e-100, 1e-250])
+@pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-250])
 def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: float) -> None:
     """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at
     most 2e-4 more, at any delta.
@@ -169,7 +133,7 @@ def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: 
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-4) + 1e-4 * mu
 
 
-@pytest.mark.parametrize("theta", [0.02, 1.0, 30.0, 3000.0])
+@pytest.mark.parametrize("theta", [0.02, 3000.0])
 def test_any_tilt_is_sound(theta: float) -> None:
     """The tilt decides accuracy only: far from the best one, the epsilon is still not below the
     exact one.
@@ -181,55 +145,6 @@ def test_any_tilt_is_sound(theta: float) -> None:
     ) * (1 - 1e-9)
 
 
-def product_divergence(pairs: list[list[tuple[float, float]]], epsilon: float) -> float:
-    """Exact divergence of independent discrete pairs, by enumeration."""
-    total = 0.0
-    for outcome in itertools.product(*pairs):
-        total += max(
-            0.0,
-            math.prod(p for p, _ in outcome) - math.exp(epsilon) * math.prod(q for _, q in outcome),
-        )
-    return total
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
-def test_no_bound_lies_below_small_products(seed: int) -> None:
-    """Random two- and three-fold compositions of discrete mechanisms: each curve's bound covers the
-    enumerated divergence.
-    """
-    rng = np.random.default_rng(seed)
-    widths = rng.uniform(0.05, 2.0, size=rng.integers(2, 4))
-    curve = sum((acc.BoundedRange(epsilon=float(w)) for w in widths), acc.zero())
-    pure = sum((acc.PureDP(epsilon=float(w)) for w in widths), acc.zero())
-    for _ in range(40):
-        pairs = [bounded_range_pair(float(w), float(rng.uniform(0, w))) for w in widths]
-        for epsilon in (0.0, 0.2, 0.9, 1.7):
-            exact = product_divergence(pairs, epsilon)
-            assert curve.delta(epsilon) >= exact - 1e-12
-            assert pure.delta(epsilon) >= exact - 1e-12
-
-
-def test_the_route_is_named() -> None:
-    """A composition without a closed form is converted by its privacy loss distribution."""
-    assert (
-        best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6).route
-        == "pld"
-    )
-    assert best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
-    many = sum((acc.LaplaceDP(epsilon=0.01 + 1e-4 * i) for i in range(200)), acc.zero())
-    assert best_epsilon(many, 1e-6).route == "pld"
-
-
-def test_laplace_pairs_cost_less_than_pure_ones() -> None:
-    """What docs/theorems/laplace.md states: 100 releases of .1, and order 2 of one of 1."""
-    costs = [(100 * kind(epsilon=0.1)).epsilon(1e-6) for kind in (acc.LaplaceDP, acc.PureDP)]
-    assert costs == pytest.approx([4.693, 4.775], abs=5e-4)
-    assert [
-        float(kind(epsilon=1.0).rdp(2.0)) for kind in (acc.LaplaceDP, acc.PureDP)
-    ] == pytest.approx([0.619, 0.735], abs=5e-4)
-
-
 def test_tiny_charges_are_not_inflated() -> None:
     """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid
     reports five times as much.
@@ -239,17 +154,6 @@ def test_tiny_charges_are_not_inflated() -> None:
     assert accountant.get_epsilon(1e-9) > 4.5e-4
     assert curve.epsilon(1e-9) <= 1e-4
     assert curve.epsilon(1e-6) < 0.5e-4
-
-
-@pytest.mark.slow
-def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
-    """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the
-    vector's 5 * 10^5 deviations.
-    """
-    union = acc.curves.GaussianMax(mu=0.5, candidates=10**12)
-    both = acc.tighter(union, acc.GaussianDP(mu=2.5e5))
-    assert 0.999 * union.epsilon(1e-6) <= both.epsilon(1e-6) <= union.epsilon(1e-6)
-    assert both.delta(1.0) == pytest.approx(union.delta(1.0), rel=1e-6)
 
 
 @pytest.mark.parametrize(

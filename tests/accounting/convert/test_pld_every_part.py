@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 from accounting.convert.bounds import Route, best_epsilon
-from accounting.convert.pld.compose import MOST_STEPS, coarsen_losses, pld_delta, pld_epsilon
+from accounting.convert.pld.compose import coarsen_losses, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
 
@@ -55,18 +55,6 @@ def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
     assert (
         exact * (1 - 1e-12) <= pld_delta(coarsen_losses(TABLE.losses()), epsilon) <= 1.001 * exact
     )
-
-
-def test_many_tables_cover_the_curve_they_are_points_of() -> None:
-    """Points of a Gaussian profile: thirty tables cost at least thirty Gaussians, and at most 2 %
-    more.
-    """
-    gauss, at = acc.GaussianDP(mu=0.3), np.linspace(0.01, 3.5, 200)
-    table = acc.curves.ProfileTable(
-        epsilons=tuple(at), deltas=tuple(gauss.profile(float(e)) for e in at)
-    )
-    exact = (30 * gauss).epsilon(1e-4)
-    assert exact <= (30 * table).epsilon(1e-4) <= 1.02 * exact
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.05])
@@ -139,40 +127,6 @@ def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
     assert plan.epsilon(1e-6) <= 1.01 * pld_epsilon(between, 1e-6)
 
 
-def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
-    """No width shrinks, no repetition is lost, families stay apart, and normal steps add up their
-    squares.
-    """
-    rng = np.random.default_rng(4)
-    made = [
-        (int(n), make(w))
-        for make in (Banded.laplace, Banded.bounded_range, Banded.pure)
-        for n, w in _steps(rng)
-    ]
-    plan = Losses(tuple(made) + tuple((2, Normal(float(m))) for m in np.linspace(0.1, 1, 50)), 1e-9)
-    small = coarsen_losses(plan)
-    assert len(small.steps) <= MOST_STEPS
-    assert small.added == plan.added
-    (mu,) = [loss.mu for _, loss in small.steps if isinstance(loss, Normal)]
-    assert mu == pytest.approx(
-        math.sqrt(2 * float((np.linspace(0.1, 1, 50) ** 2).sum())), rel=1e-14
-    )
-    for kind in range(3):
-        before = sorted(
-            w for n, loss in made[200 * kind : 200 * kind + 200] for w in [loss.width] * n
-        )
-        key = (made[200 * kind][1].upper > 0, made[200 * kind][1].middle > 0)
-        after = sorted(
-            w
-            for n, loss in small.steps
-            if isinstance(loss, Banded) and (loss.upper > 0, loss.middle > 0) == key
-            for w in [loss.width] * n
-        )
-        assert len(before) == len(after)
-        assert all(a <= b for a, b in zip(before, after, strict=True))
-        assert sum(b * b for b in after) <= 1.1 * sum(a * a for a in before)
-
-
 def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
     """150 widths of randomized response and 20 more that fail: beyond all finite losses, delta is
     that some step failed.
@@ -183,10 +137,3 @@ def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
     )
     attained = 1 - (1 - 1e-3) ** 20
     assert attained <= plan.delta(plan.core_epsilon) <= (1 + 1e-6) * attained
-
-
-def _steps(rng: np.random.Generator) -> list[tuple[int, float]]:
-    return [
-        (int(n), float(w))
-        for n, w in zip(rng.integers(1, 4, 200), np.exp(rng.normal(-3, 1, 200)), strict=True)
-    ]

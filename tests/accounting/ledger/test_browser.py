@@ -135,7 +135,7 @@ def test_light_and_dark_follow_the_reader(report: Path) -> None:
     assert corner(report, "--blink-settings=preferredColorScheme=0") == (0x11, 0x16, 0x1C)
 
 
-@pytest.mark.parametrize("width", [500, 800, 1600])
+@pytest.mark.parametrize("width", [500, 1600])
 def test_nothing_leaves_the_window(report: Path, width: int) -> None:
     """At the width of a phone, a tablet and a desk the page does not scroll sideways, whatever
     labels it holds.
@@ -195,30 +195,3 @@ def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
     browse(tmp_path / "report.html", f"--print-to-pdf={printed}", "--no-pdf-header-footer")
     # a block alone has about 11 pages
     assert len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes())) > 600 / 35
-
-
-@pytest.mark.slow
-def test_twenty_thousand_entries(tmp_path: Path) -> None:
-    """The page that lists all of 20,000 entries loads, filters, accounts for them, and each proof
-    that it cites is there.
-    """
-    with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
-        ledger.create_dataset("check-ins", acc.Budget(rho=1e6), "add_remove")
-        for block in range(4):
-            terms = (
-                {"relation": "add_remove", "key": f"{block}-{n}", "label": f"job {n % 50}"}
-                for n in range(5000)
-            )
-            ledger.charge_all("check-ins", [(acc.BoundedRange(epsilon=0.01), one) for one in terms])  # type: ignore[misc]
-        write_report(ledger, tmp_path / "report.html", latest=20_000)
-    script = """
-      const field = document.getElementById("find");
-      field.value = "job 7";
-      field.dispatchEvent(new Event("input", {bubbles: true}));
-      const rows = [...document.querySelectorAll("tr[data-step]")];
-      const links = [...document.querySelectorAll("a[href]")];
-      return [rows.length, rows.filter((row) => !row.hidden).length, document.getElementById("shown").textContent.split(" ")[0],
-        document.querySelector("table.curves tbody").textContent.includes("20,000"),
-        links.length > 20000 && links.every((link) => document.getElementById(link.getAttribute("href").slice(1)))].join(" ");
-    """  # noqa: E501
-    assert run_on(tmp_path / "report.html", script) == "20000 400 400 true true"

@@ -199,7 +199,7 @@ def test_a_description_that_no_import_takes_is_not_charged(made: Made) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_changed_character_is_found(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], data: st.DataObject

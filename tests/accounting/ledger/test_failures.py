@@ -9,7 +9,6 @@ import re
 import resource
 import signal
 import sqlite3
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +21,10 @@ from sqlalchemy import Engine, create_engine, event, text
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, LedgerUnavailable, Quota
 from accounting.ledger import store as ledger_store
-from accounting.ledger.store import Store, find_dataset
+from accounting.ledger.store import Store
 from accounting.report import write_report
 
-SMALL = acc.PureDP(epsilon=0.001)
+SMALL = acc.guarantee.Guarantee(acc.PureDP(epsilon=0.001), "add_remove")
 
 
 @pytest.fixture
@@ -34,7 +33,7 @@ def path(folder: Path) -> Path:
     file = folder / "privacy.db"
     with Ledger.open(f"sqlite:///{file}") as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("clicks", SMALL, relation="add_remove")
+        ledger.charge("clicks", SMALL)
     return file
 
 
@@ -62,7 +61,7 @@ def test_a_full_disk_is_a_clear_error(
     monkeypatch.setattr(ledger_store.sqlite3, "connect", cramped)
     with pytest.raises(LedgerUnavailable, match=r"disk .* full.*Nothing may be released") as error:  # noqa: PT012
         for _ in range(500):
-            kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)
+            kept.charge("clicks", SMALL, label="x" * 1500)
     assert "INSERT" not in str(error.value)
     monkeypatch.undo()
     assert kept.verify().ok
@@ -78,7 +77,7 @@ def test_a_file_that_may_not_grow_is_a_clear_error(path: Path, kept: Ledger) -> 
         size = path.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + 4096, size + 4096))
         for _ in range(50):
-            kept.charge("clicks", SMALL, relation="add_remove", label="x" * 1500)
+            kept.charge("clicks", SMALL, label="x" * 1500)
 
     assert "LedgerUnavailable: the ledger's disk failed" in in_child(charge)
     assert kept.verify().ok
@@ -104,7 +103,7 @@ def test_a_read_only_file_is_a_clear_error(path: Path) -> None:
 
     def charge() -> None:
         drop_privileges()
-        Ledger.open(f"sqlite:///{path}").charge("clicks", SMALL, relation="add_remove")
+        Ledger.open(f"sqlite:///{path}").charge("clicks", SMALL)
 
     try:
         assert in_child(read) == ""
@@ -118,30 +117,17 @@ def test_a_locked_ledger_is_a_clear_error(path: Path, kept: Ledger) -> None:
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(LedgerUnavailable, match="locked"):
-        kept.charge("clicks", SMALL, relation="add_remove")
+        kept.charge("clicks", SMALL)
     blocker.execute("ROLLBACK")
     blocker.close()
-    assert kept.charge("clicks", SMALL, relation="add_remove").seq == 2
-
-
-def test_a_reader_does_not_stop_a_charge_for_long(path: Path) -> None:
-    """A charge waits for a reader's transaction within its timeout and is then made."""
-    reader = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM dpledger_entries").fetchone()
-    timer = threading.Timer(0.3, lambda: reader.execute("ROLLBACK"))
-    timer.start()
-    with Ledger.open(f"sqlite:///{path}", timeout=20) as ledger:
-        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 2
-    timer.join()
-    reader.close()
+    assert kept.charge("clicks", SMALL).seq == 2
 
 
 def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) -> None:
     """A ledger that is deleted while it is open is an error, and no new file takes its place."""
     path.unlink()
     for call in (
-        lambda: kept.charge("clicks", SMALL, relation="add_remove"),
+        lambda: kept.charge("clicks", SMALL),
         kept.verify,
         lambda: kept.total("clicks"),
     ):
@@ -176,20 +162,6 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:
     assert "ada:***@" in repr(Store.at(url, create=False, timeout=1))
 
 
-def test_a_locked_row_is_a_clear_error(postgres_url: str) -> None:
-    """On PostgreSQL a charge gives up after the timeout if another transaction keeps the dataset's
-    row.
-    """
-    with Ledger.open(postgres_url, timeout=0.2) as ledger, Ledger.open(postgres_url) as other:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        store: Store = other._store
-        with store.writer() as connection:
-            find_dataset(connection, "clicks", locked=True)
-            with pytest.raises(LedgerUnavailable, match="locked"):
-                ledger.charge("clicks", SMALL, relation="add_remove")
-        assert ledger.charge("clicks", SMALL, relation="add_remove").seq == 1
-
-
 def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
     """With its grants one role charges and changes nothing else; the other verifies, and is told
     why it may do no more.
@@ -207,8 +179,8 @@ def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
                 connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
             connection.exec_driver_sql(grants)
     with Ledger.open(postgres_url.replace("postgres@", "charging@")) as charging:
-        charging.charge("clicks", SMALL, relation="add_remove", fingerprint="rows")
-        charging.reserve("clicks", SMALL, relation="add_remove", key="later")
+        charging.charge("clicks", SMALL, fingerprint="rows")
+        charging.reserve("clicks", SMALL, key="later")
         charging.void("clicks", "later", actor="ada", reason="cancelled")
         with pytest.raises(LedgerError), charging._store.writer() as connection:
             connection.exec_driver_sql("UPDATE dpledger_entries SET main = 0")
@@ -216,7 +188,7 @@ def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:
         assert reader.verify().ok
         assert reader.summary("clicks").shares[0].runs == 1
         with pytest.raises(LedgerUnavailable, match="read-only"):
-            reader.charge("clicks", SMALL, relation="add_remove")
+            reader.charge("clicks", SMALL)
 
 
 def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -> None:
@@ -226,7 +198,7 @@ def test_a_forked_child_leaves_its_parents_connection_alone(postgres_url: str) -
 
         def charge() -> None:
             for _ in range(20):
-                ledger.charge("clicks", SMALL, relation="add_remove")
+                ledger.charge("clicks", SMALL)
 
         charge()
         assert in_child(charge, meanwhile=charge) == ""
@@ -254,7 +226,7 @@ def test_charges_wait_for_the_disk(postgres_url: str) -> None:
 
         event.listen(Engine, "begin", ask)
         try:
-            ledger.charge("clicks", SMALL, relation="add_remove")
+            ledger.charge("clicks", SMALL)
         finally:
             event.remove(Engine, "begin", ask)
     assert said
@@ -306,12 +278,12 @@ def test_a_write_ahead_log_is_refused_with_the_remedy(path: Path, kept: Ledger) 
         with pytest.raises(
             LedgerUnavailable, match=r"WAL mode.*nothing was written.*journal_mode=DELETE.*same key"
         ):
-            charge("clicks", SMALL, relation="add_remove", key="again")
+            charge("clicks", SMALL, key="again")
     assert kept.verify().ok
     assert kept.total("clicks").spent.main == 10**9
     assert other.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
     other.close()
-    assert not kept.charge("clicks", SMALL, relation="add_remove", key="again").replayed
+    assert not kept.charge("clicks", SMALL, key="again").replayed
 
 
 def test_a_new_ledger_is_its_owners_alone(folder: Path) -> None:

@@ -149,20 +149,6 @@ def test_a_bound_over_two_months_is_charged_as_an_exchange(monthly: Ledger) -> N
     assert monthly.verify().ok
 
 
-def test_gaussian_counts_pay_for_both_months_deltas(monthly: Ledger) -> None:
-    """A clipped vector that is exchanged for an orthogonal one moves by sqrt(2): the charge covers
-    it, the old price did not.
-    """
-    monthly.create_dataset(
-        "clipped", acc.Budget(epsilon=4.0, delta=1e-3), "add_remove", window="month"
-    )
-    curve, _ = charged(
-        monthly.charge("clipped", acc.GaussianDP(mu=0.2), relation="add_remove", period=MONTHS)
-    )
-    old, due = acc.GaussianDP(mu=0.2), acc.GaussianDP(mu=0.2 * math.sqrt(2))
-    assert old.delta(1.0) < due.delta(1.0) <= curve.delta(1.0)
-
-
 def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) -> None:
     """Removing one month's rows of a user who is counted in full moves counts one way, by at most
     1: the price as it is holds.
@@ -194,21 +180,6 @@ def test_only_what_uses_linf_only_claims_whole_counts(monthly: Ledger, item: acc
     with pytest.raises(InvalidEntry, match="from linf alone"):
         monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
     assert monthly.totals("visits") == []
-
-
-def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
-    """`check`, `reserve` and `charge_all` are held to the same price; a retry that claims another
-    one is refused.
-    """
-    dear = acc.PureDP(epsilon=2.5)
-    for refused in (monthly.check, monthly.reserve, monthly.charge):
-        with pytest.raises(acc.BudgetExceeded):
-            refused("visits", dear, relation="add_remove", period=MONTHS)
-    (receipt,) = monthly.charge_all("visits", [(PICK, {"period": MONTHS, "key": "a"})])
-    assert receipt.price.main == 2 * 10**12
-    assert monthly.charge("visits", PICK, period=MONTHS, key="a").replayed
-    with pytest.raises(KeyConflict):
-        monthly.charge("visits", PICK, period=MONTHS, key="a", across="whole_counts")
 
 
 def test_a_plan_over_several_months_gives_nothing_back(monthly: Ledger) -> None:

@@ -12,14 +12,6 @@ from power_cut import Disk, cuts, recorded
 import accounting as acc
 from accounting.ledger import Ledger
 
-_CHARGES = """
-import sys
-import accounting as acc
-with acc.Ledger.open(sys.argv[1]) as ledger:
-    ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="second")
-    print("second", flush=True)
-"""
-
 
 def ledger_in(folder: Path) -> str:
     """The URL of a new ledger with a dataset and a charge, in a folder of its own."""
@@ -27,15 +19,7 @@ def ledger_in(folder: Path) -> str:
     url = f"sqlite:///{folder / 'privacy.db'}"
     with Ledger.open(url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=10.0, delta=1e-4), "add_remove")
-        ledger.charge("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="first")
     return url
-
-
-def keys(url: str) -> set[str]:
-    """The keys of a ledger that opens and has nothing wrong with it."""
-    with Ledger.open(url) as ledger:
-        assert ledger.verify().ok
-        return {str(entry.key) for entry in ledger.entries("clicks")}
 
 
 def steps(url: str, key: str) -> list[str]:
@@ -46,28 +30,10 @@ def steps(url: str, key: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None:
-    """At every cut the ledger opens, verifies, and has each charge that a caller had been
-    told of.
-    """
-    folder, after = tmp_path / "ledger", tmp_path / "after"
-    url = ledger_in(folder)
-    disk, script = Disk.of(folder), tmp_path / "charges.py"
-    script.write_text(_CHARGES)
-    requests = recorded(folder, script, url)
-    found = set()
-    for cut in cuts(disk, folder, requests):
-        cut.lay(after)
-        held = keys(f"sqlite:///{after / 'privacy.db'}")
-        assert {"first", *cut.said.splitlines()} <= held
-        found.add(frozenset(held - {"first"}))
-    assert found == {frozenset(), frozenset({"second"})}
-
-
-@pytest.mark.slow
 def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_path: Path) -> None:
-    """`topk --output`: no byte of an answer lies on the disk before its charge, none is on record
-    as released before all of it lies there, and none is shown before it lies there under its name.
+    """`topk --output`: at every cut the ledger opens and verifies; no byte of an answer lies on the
+    disk before its charge, none is on record as released before all of it lies there, and none is
+    shown before it lies there under its name.
     """
     folder, after, log = tmp_path / "ledger", tmp_path / "after", tmp_path / "visits.csv"
     url = ledger_in(folder)

@@ -247,8 +247,6 @@ def kept(ledger: Ledger) -> Ledger:
         update(entries)
         .where(entries.c.seq == 1)
         .values(quota=limited("each", 0.9, by="actor").model_dump_json()),
-        update(entries).where(entries.c.seq == 1).values(quota="{}"),
-        update(scopes).where(scopes.c.account == '["bob", ""]').values(main=0),
         update(scopes).where(scopes.c.account == '["", ""]').values(main=scopes.c.main - 1),
         delete(scopes).where(scopes.c.account == '["", ""]'),
         insert(scopes).values(dataset_id=1, quota=1, account='["eve", ""]', main=0, failure=0),
@@ -302,16 +300,9 @@ def test_a_session_knows_its_quotas(made: Made) -> None:
     ledger.quotas("clicks").declare(limited("teams", 0.2, by="team"))
     session = dps.Session(ledger, "clicks", team="growth", purpose="research")
     more = session.affordable(mechanism, one_by_one=True)
-    assert (more.releases, session.affordable(mechanism), more.account) == (
-        2,
-        2,
-        "quota teams (growth)",
-    )
+    assert (more.releases, more.account) == (2, "quota teams (growth)")
     session.select(mechanism, scores)
-    assert [(entry.action, entry.purpose) for entry in ledger.entries("clicks")][:2] == [
-        ("quota", None),
-        ("charge", "research"),
-    ]
+    assert ledger.latest("clicks", 2)[1].purpose == "research"
     plan = session.schedule([(1, mechanism)], expires_in=1e-6)
     with pytest.raises(InvalidTransition, match="reserved until"):
         plan.select(mechanism, scores)

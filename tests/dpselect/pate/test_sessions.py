@@ -12,7 +12,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect import pate
-from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.errors import InvalidBallots
 
 ROUNDS, TEACHERS, LABELS = 20, 30, 5
 RNG = np.random.default_rng(20261121)
@@ -25,14 +25,12 @@ MECHANISMS: list[tuple[dps.Mechanism, pate.Ballots]] = [
         pate.fitted(pate.ConfidentGNMax, BUDGET, rounds=40, labels=LABELS, threshold=10),
         pate.Ballots(ONE_VOTE),
     ),
-    (pate.fitted(pate.BinaryVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
     (
         pate.fitted(pate.TauVoting, BUDGET, rounds=40, labels=LABELS, tau=2),
         pate.Ballots(VOTES).cut(2),
     ),
     (pate.fitted(pate.StableVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
 ]
-IDS = [type(mechanism).__name__ for mechanism, _ in MECHANISMS]
 
 
 @pytest.fixture
@@ -49,7 +47,7 @@ def session(ledger: Ledger) -> dps.Session:
     return dps.Session(ledger, "patients")
 
 
-@pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS, ids=IDS)
+@pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS)
 def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
     session: dps.Session,
     mechanism: dps.Mechanism,
@@ -78,20 +76,6 @@ def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
         session.select(mechanism, ballots[:1])
 
 
-def test_a_plan_for_the_whole_budget(session: dps.Session) -> None:
-    """Noise fitted for 40 rounds buys exactly 40 as one plan, as a reserved schedule too."""
-    mechanism, ballots = MECHANISMS[0]
-    assert session.affordable(mechanism) == 40
-    schedule = session.schedule([(40, mechanism)])
-    assert all(
-        len(schedule.select(mechanism, ballots[i % ROUNDS : i % ROUNDS + 1])) == 1
-        for i in range(40)
-    )
-    with pytest.raises(InvalidRequest):
-        schedule.select(mechanism, ballots[:1])
-    assert session.affordable(mechanism) == 0
-
-
 def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
     """What a mechanism refuses is refused before the charge: many votes, missing ones, other
     labels, no threshold; arrays that are votes of every teacher need no Ballots.
@@ -110,14 +94,11 @@ def test_bad_ballots_cost_nothing(session: dps.Session) -> None:
     for mechanism, votes in attempts:
         with pytest.raises(dps.DpSelectError):
             session.select_many(mechanism, votes)
-    with pytest.raises(dps.DpSelectError):
-        session.select(one, pate.Ballots(VOTES)[:1])
-    with pytest.raises(dps.DpSelectError):
-        session.select(one, pate.Ballots(ONE_VOTE))
-    with pytest.raises(dps.DpSelectError):
-        session.select(
-            binary, dps.Scores(VOTES[0].sum(axis=0), sensitivity=binary.sensitivity_bound)
-        )
+    bare = dps.Scores(VOTES[0].sum(axis=0), sensitivity=binary.sensitivity_bound)
+    rounds = pate.Ballots(ONE_VOTE)
+    for mechanism, scores in ((one, pate.Ballots(VOTES)[:1]), (one, rounds), (binary, bare)):
+        with pytest.raises(dps.DpSelectError):
+            session.select(mechanism, scores)
     assert list(session.ledger.entries("patients")) == []
     assert len(session.select_many(binary, VOTES)) == ROUNDS
 

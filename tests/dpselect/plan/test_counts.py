@@ -7,64 +7,31 @@ from __future__ import annotations
 import csv
 import json
 import math
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
 from dpselect.app.cli.app import app
-from dpselect.app.planning import plan
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
-from dpselect.plan import Profile, default_choice, interval
-from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
+from dpselect.plan import default_choice, interval
+from dpselect.plan.counts import MOST_ITEMS, CountNoise
 from dpselect.plan.fit import fitted, noise_settings
 from dpselect.plan.request import TopKRequest
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
-ONE = dps.Sensitivity()
 
 
 def asked(**changes: Any) -> TopKRequest:
     """Five of a hundred items, with counts for a quarter of the budget."""
     return TopKRequest(**{"k": 5, "candidates": 100, "counts": 0.25, **changes})
-
-
-@pytest.mark.parametrize(
-    ("kind", "budget", "request_"),
-    [
-        ("canonical_top_k", acc.Budget(rho=0.1), asked()),
-        ("oneshot_top_k", acc.Budget(rho=0.1), asked(sensitivity=FEW)),
-        ("peeling_top_k", acc.Budget(epsilon=1.0), asked()),
-        ("limited_domain", APPROXIMATE, asked(candidates=None, releases=6)),
-        ("canonical_top_k", APPROXIMATE, asked(releases=6)),
-    ],
-)
-def test_selection_and_counts_spend_the_budget(
-    kind: str, budget: acc.Budget, request_: TopKRequest
-) -> None:
-    """Together they cost all of it and no more; the counts alone are what their share buys, to one
-    part in 10^4.
-    """
-    found: Any = fitted(kind, budget, request_)
-    assert isinstance(found, dps.WithValues)
-    cost = budget.cost_of_each(found.curve, request_.releases)
-    assert budget.limit * (1 - 1e-4) <= cost <= budget.limit
-    counts = budget.cost_of_each(found._price(), request_.releases)
-    # of rho, of epsilon, of divergence: squares of the noise
-    assert counts == pytest.approx(0.25 * budget.limit, rel=1e-4)
-    alone = fitted(kind, budget, request_.model_copy(update={"counts": None}))
-    more = noise_settings(alone)[1] / noise_settings(found)[1]
-    assert max(more, 1 / more) > 1.1  # the selection pays for them
-    assert type(without_counts(found)) is type(alone)
 
 
 @pytest.mark.parametrize(
@@ -151,26 +118,6 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
     assert around.chose == (mechanism not in FRESH)
 
 
-@pytest.mark.parametrize("mechanism", [FRESH[0], OWN[0]], ids=["fresh", "own"])
-def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
-    """400 candidates alike, of which luck chooses: 600 releases miss no more than their confidence
-    allows (false alarm 1e-9).
-    """
-    scores, rng = (
-        dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE),
-        np.random.default_rng(7),
-    )
-    around = interval(mechanism, 0.9, shown=3)
-    assert around is not None
-    values = np.array([mechanism.select(scores, rng=rng).values for _ in range(600)])
-    off = np.abs(values - 1000) > around.half_width
-    misses, trials = off.any(axis=1).sum(), len(off)
-    assert misses <= trials * 0.1 + 6 * math.sqrt(trials * 0.1 * 0.9)
-    # one interval alone is too narrow for all of a release
-    alone = mechanism.margin(0.9, 1)
-    assert (np.abs(values - 1000) > alone).any(axis=1).mean() > 0.15
-
-
 def test_users_who_count_in_part_are_at_least_so_many() -> None:
     """A clip or a bound takes users away and adds none: the low end holds for their true number,
     and no high end is stated.
@@ -248,41 +195,6 @@ SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
 
 # -- plans -----------------------------------------------------------------------------------------
 
-FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
-
-
-@pytest.mark.parametrize(
-    ("budget", "relation"),
-    [
-        (APPROXIMATE, "add_remove"),
-        (acc.Budget(epsilon=1.0), "add_remove"),
-        (acc.Budget(rho=0.1), "replace_one"),
-    ],
-    ids=str,
-)
-def test_a_plan_takes_the_second_look_that_topk_takes(
-    budget: acc.Budget, relation: acc.relations.Relation
-) -> None:
-    """A twentieth of the budget, with the same clip and the same noise on counts and on what the
-    clip takes away.
-    """
-    sensitivity = dps.Sensitivity.of_counts(relation)
-    request_ = TopKRequest(
-        k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity
-    )
-    select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
-    taken: Any = CountNoise.of(request_, budget).around(select)
-    found = plan(
-        budget, 20, profile=FIVE, relation=relation, with_counts=True, compare=["canonical_top_k"]
-    )
-    for one in found.ranked:
-        run: Any = one.mechanism
-        assert (run.noise, run.clip, run.clip > 1) == (taken.noise, taken.clip, True)
-        assert (run.scale, run.lost_scale) == (taken.scale, taken.lost_scale)
-        assert budget.admits(run.curve)
-    assert found.request.counts == COUNTS_AGAIN == 0.05
-    assert "counts" in dict(next(found.sections()).facts)
-
 
 # -- the command line ------------------------------------------------------------------------------
 
@@ -353,38 +265,3 @@ def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
         "sparse_histogram",
         2,
     )
-
-
-@pytest.mark.slow
-def test_a_plan_with_counts_is_released_as_planned(run: Any, tmp_path: Path) -> None:
-    """`plan --with-counts --write` says how exact the counts will be, and `topk --config` releases
-    them.
-    """
-    file = tmp_path / "plan.toml"
-    shape = ("--shape", "zipf:1.1", "--items", 4, "--users", 900, "--items-per-user", 2)
-    size = ("--k", 2, "--releases", 2, "--rho", 0.2, "--mechanism", "peeling_top_k")
-    done = run("plan", *size, *shape, "--with-counts", "--write", file)
-    assert done.exit_code == 0, done.stderr
-    assert "within" in next(
-        line for line in done.stdout.splitlines() if line.strip().startswith("counts")
-    )
-    held = tomllib.loads(file.read_text())
-    assert held["release"]["mechanism"]["kind"] == "with_values"
-    assert held["release"]["with_counts"] is True
-    ask = (
-        tmp_path / "log.csv",
-        "--user",
-        "user",
-        "--item",
-        "item",
-        "--domain",
-        tmp_path / "items.txt",
-        "--json",
-    )
-    told = json.loads(run("topk", *ask, "--config", file).stdout)
-    assert len(told["selection"]["values"]) == 2
-    assert told["intervals"]["confidence"] == 0.95
-    assert run("plan", *size, *shape, "--write", tmp_path / "bare.toml").exit_code == 0
-    refused = run("topk", *ask, "--config", tmp_path / "bare.toml", "--with-counts")
-    assert refused.exit_code == 2
-    assert "plan with --with-counts" in refused.stderr

@@ -12,7 +12,7 @@ import dpselect as dps
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.plan.default import default_mechanism
-from dpselect.plan.fit import calibrated, default_kbar, fitted, noise_settings, supports
+from dpselect.plan.fit import fitted, supports
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [
@@ -23,8 +23,6 @@ BUDGETS = [
     acc.Budget(rho=0.1),
     acc.Budget(rho=1e-4, delta=1e-6),
 ]
-
-APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 
 
 def request(kind: str, **changes: Any) -> TopKRequest:
@@ -93,75 +91,6 @@ def test_what_a_request_states_reaches_the_mechanism(kind: str, stated: dict[str
     asked = request(kind, sensitivity=dps.Sensitivity(**stated))
     found = fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), asked)
     assert {name: getattr(found, name) for name in stated} == stated
-
-
-def test_noise_follows_the_range() -> None:
-    """Scores that one user moves a billion billion times as far take that many times the noise."""
-    narrow, wide = (
-        fitted(
-            "peeling_top_k",
-            acc.Budget(epsilon=1.0),
-            request("peeling_top_k", sensitivity=dps.Sensitivity(linf=linf)),
-        )
-        for linf in (1.0, 1e18)
-    )
-    assert noise_settings(wide)[1] == pytest.approx(1e18 * noise_settings(narrow)[1])
-
-
-@pytest.mark.parametrize(
-    ("kind", "epsilon"),
-    [
-        ("histogram", 0.1),
-        ("histogram", 4.0),
-        *(pytest.param(k, 1.0, marks=pytest.mark.slow) for k in (1, 3, 10, 40)),
-    ],
-)
-def test_the_split_of_delta_is_nearly_the_best(kind: Any, epsilon: float) -> None:
-    """No split of delta between failure and conversion has a threshold lower by more than 2 %; of a
-    histogram half of one.
-    """
-    budget, few = (
-        acc.Budget(epsilon=epsilon, delta=1e-6),
-        dps.Sensitivity.of_clipped(1.0, items_per_user=300),
-    )
-    if kind == "histogram":
-        chosen: Any = fitted(
-            "sparse_histogram", budget, TopKRequest(k=10, noise="gaussian", sensitivity=few)
-        )
-    else:
-        chosen = fitted("limited_domain", budget, TopKRequest(k=kind))
-
-    def height(share: float) -> float:
-        def family(noise: float) -> Any:
-            if kind == "histogram":
-                return dps.SparseHistogram(k=10, scale=noise, delta=share * 1e-6, sensitivity=few)
-            return dps.LimitedDomain(
-                k=kind, kbar=default_kbar(kind), epsilon=noise, delta=share * 1e-6
-            )
-
-        mechanism: Any = calibrated(family, budget, (1e-6, 1e3))
-        return mechanism.threshold if kind == "histogram" else mechanism.margin
-
-    best = min(height(share) for share in (0.999, 0.95, 0.75, 0.5, 0.35, 0.2, 0.05))
-    assert (
-        (chosen.threshold <= 1.005 * best)
-        if kind == "histogram"
-        else (chosen.margin <= 1.02 * best)
-    )
-
-
-@pytest.mark.slow
-def test_the_default_for_an_unknown_domain() -> None:
-    """Items read off a log go to LimitedDomain, with kbar by a public rule, or to a histogram where
-    few items of a user count.
-    """
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    chosen = default_mechanism(budget, TopKRequest(k=5, sensitivity=dps.Sensitivity(l0=700)))
-    assert isinstance(chosen, dps.LimitedDomain)
-    assert (chosen.k, chosen.kbar, chosen.l0) == (5, 1000, 700)
-    few = default_mechanism(budget, TopKRequest(k=50, sensitivity=dps.Sensitivity(l0=7)))
-    assert isinstance(few, dps.SparseHistogram)
-    assert [default_kbar(k) for k in (1, 100, 101, 10**6)] == [1000, 1000, 1010, 10**7]
 
 
 def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> None:

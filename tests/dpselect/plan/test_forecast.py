@@ -12,18 +12,15 @@ import pyarrow as pa
 import pytest
 
 import dpselect as dps
-from accounting import Budget
-from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
-from dpselect.plan import Forecast, Groups, Profile, TopKRequest, default_choice
-from dpselect.plan.default import Choice, Grouping
+from dpselect.plan import Forecast, Groups, Profile
+from dpselect.plan.default import Choice
 from dpselect.plan.forecast import Forecaster, MadeUpUsers, top_of
 
 LOADS = {1: 3.0, 4: 2.0, 15: 1.0}
 PROFILE = Profile.zipf(0.8, 60, 6000, items_per_user=LOADS)
 COUNTS = Profile.of_counts(PROFILE.dense(), public=True, items_per_user=LOADS)
 ONCE = dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", None)
-BUDGET = Budget(epsilon=1.0, delta=1e-6)
 
 
 def users(seed: int = 0) -> MadeUpUsers:
@@ -99,47 +96,11 @@ def test_without_noise_all_are_found_and_with_very_much_as_many_as_by_chance() -
     assert loud.all_right == 0.0
 
 
-def test_a_smooth_curve_is_forecast_by_the_laws_that_logs_have() -> None:
-    """The range holds the mean and is wider than a point, and the same seed says the same."""
-    found = forecast(vector(60.0), PROFILE, 5, known=True, draws=40)
-    assert found.low < found.recall < found.high
-    assert forecast(vector(60.0), PROFILE, 5, known=True, draws=40) == found
-
-
-def test_later_rounds_look_at_made_up_users() -> None:
-    """A race finds what it finds by weighing users' items again, not by their first scores."""
-    profile = Profile.zipf(0.6, 400, 2000, items_per_user=30)
-    choice = default_choice(Budget(epsilon=0.5, delta=1e-6), TopKRequest(k=20, candidates=400))
-    assert isinstance(choice.mechanism, dps.RacingTopK)
-    made, rng = MadeUpUsers.of(profile, np.random.default_rng(1)), np.random.default_rng(2)
-    scores, right = made.scores(choice, known=True, rng=rng), top_of(made.counts, made.size, 20)
-    once = dps.Scores(scores.values, sensitivity=scores.sensitivity, labels=scores.labels)
-    found = [
-        np.mean(
-            [
-                right[np.array(choice.mechanism.select(each, rng=rng).labels, np.int64)].sum() / 20
-                for _ in range(20)
-            ]
-        )
-        for each in (scores, once)
-    ]
-    assert found[0] > found[1] + 0.04
-
-
 def test_users_beyond_what_is_drawn_stand_for_several() -> None:
     """Counts keep their size where fewer users are made up than there are."""
     made = MadeUpUsers.of(Profile.zipf(1.0, 50, 10**9), np.random.default_rng(0))
     assert made.each == 1000.0
     assert abs(made.counts.sum() / 10**9 - 1) < 0.01
-
-
-def test_more_items_than_a_profile_has_are_refused() -> None:
-    """A forecast of them would be of something else."""
-    with pytest.raises(
-        InvalidRequest,
-        match=r"k=61 items cannot come out of a profile with 60 items\. Ask for fewer",
-    ):
-        forecast(vector(1.0, 61), COUNTS, 61, known=True)
 
 
 def test_users_of_several_groups_have_as_many_items_in_each() -> None:
@@ -164,29 +125,14 @@ def test_the_top_of_groups_is_each_groups_own() -> None:
     assert top_of(values, 4, 9, least=-np.inf).all()
 
 
-def test_a_table_of_cells_is_forecast_with_all_groups_and_a_selection_with_each_by_itself() -> None:
-    """Without noise both find everything; groups that nobody is in do not count."""
-    asked = TopKRequest(k=3, candidates=60)
-    groups = Groups(count=5, max_groups_per_user=1, exponent=1.0)
-    each = replace(vector(1e-6, 3), clip=None)
-    assert Forecaster(COUNTS, True, groups).of(each, 3).recall > 0.999
-    cells = default_choice(
-        Budget(epsilon=50.0, delta=1e-6), asked, groups=Grouping(ANY_GROUPS, 5, tabled=True)
-    )
-    assert cells.cells
-    found = Forecaster(COUNTS, True, groups).of(cells, 3, draws=8)
-    assert found.recall > 0.97
-    assert found.released == pytest.approx(3, abs=0.2)
-
-
 def test_nobody_has_more_items_than_there_are() -> None:
     """Users who would have a thousand of a hundred items have all of them, and there are as many
     users as stated.
     """
-    profiles = [Profile.zipf(1.0, 100, 10_000, items_per_user={most: 1}) for most in (100, 10**6)]
+    profiles = [Profile.zipf(1.0, 100, 1000, items_per_user={most: 1}) for most in (100, 10**6)]
     found = [MadeUpUsers.of(one, np.random.default_rng(1)) for one in profiles]
     assert [one.each for one in found] == [1.0, 1.0]
-    assert found[1].counts.max() <= 10_000
+    assert found[1].counts.max() <= 1000
 
 
 def test_a_bound_on_items_needs_to_know_how_many_users_have() -> None:

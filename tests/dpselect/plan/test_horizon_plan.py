@@ -77,10 +77,8 @@ def found(mechanism: dps.ContinualTopK, made: MadeUpUsers, *, known: bool) -> fl
     ("asked", "groups"),
     [
         ({}, None),
-        ({"unknown_domain": True}, None),
         ({"count": "running", "unknown_domain": True}, None),
         ({"count": "window", "window": 3}, None),
-        ({"unknown_domain": True, "groups": 3}, Groups(count=3)),
         ({"with_counts": True, "groups": 3, "groups_per_user": 2.0}, Groups(count=3, per_user=2.0)),
     ],
     ids=str,

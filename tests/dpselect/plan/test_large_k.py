@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import dpselect as dps
-from dpselect.app.cli.app import app
 from dpselect.plan import Profile
 
-LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"
 USERS = [380, 350, 320, 290, 260, 230, 200, 170, 140, 110]
 ROWS = pd.DataFrame(
     [(f"u{user}", f"i{item}") for item, users in enumerate(USERS) for user in range(users)],
@@ -48,30 +44,6 @@ def test_what_is_neither_a_number_nor_all_is_refused(k: Any) -> None:
     """A refusal names k."""
     with pytest.raises(dps.errors.InvalidRequest, match="k="):
         dps.topk(ROWS, **ASKED, k=k, delta=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not LOG.exists(), reason="the made-up cases are not part of the project")
-@pytest.mark.parametrize("k", ["all", "100000"])
-def test_the_command_says_that_these_are_all(k: str) -> None:
-    """The command releases all ten items of the log, and says what it released."""
-    asked = [
-        "topk",
-        str(LOG),
-        "--user",
-        "user_id",
-        "--item",
-        "item_id",
-        "--k",
-        k,
-        "--epsilon",
-        "5",
-        "--delta",
-        "1e-6",
-    ]
-    shown = CliRunner().invoke(app, asked).stdout
-    assert all(f"0000{item}" in shown for item in range(10))
-    assert ("Private ranking of item_id" in shown) == (k == "all")
 
 
 @pytest.mark.parametrize("unknown", [False, True])

@@ -30,24 +30,19 @@ LOG = pd.DataFrame({"user": ["a"], "item": ["0"], "group": ["north"]})
     ("budget", "asked", "listed"),
     [
         (BUDGET, {"k": 5}, True),
-        (BUDGET, {"k": 40}, True),
         (BUDGET, {"k": 40, "releases": 7}, False),
         (BUDGET, {"k": "all"}, False),
         (BUDGET, {"k": "all"}, True),
-        (BUDGET, {"k": 20, "with_counts": True}, False),
         (BUDGET, {"k": 20, "with_counts": True, "releases": 3}, True),
         (BUDGET, {"k": 20, "relation": "replace_one"}, True),
         (BUDGET, {"k": 20, "max_items_per_user": 2}, False),
         (BUDGET, {"k": 20, "min_users": 30}, False),
         (BUDGET, {"k": 20, "noise": "laplace", "max_items_per_user": 5}, False),
-        (BUDGET, {"k": 20, "kbar": 50}, False),
         (BUDGET, {"k": 20, "mechanism": "limited_domain"}, False),
         (BUDGET, {"k": 5, "mechanism": "canonical_top_k"}, True),
         (acc.Budget(epsilon=1), {"k": 40}, True),
         (acc.Budget(rho=0.1, delta=1e-6), {"k": 10}, False),
         (BUDGET, {"k": 5, "groups": 3}, False),
-        (BUDGET, {"k": 5, "groups": 3}, True),
-        (BUDGET, {"k": 5, "groups": 3, "max_groups_per_user": 2}, True),
         (BUDGET, {"k": 5, "groups": 3, "max_groups_per_user": 2, "with_counts": True}, True),
         (
             BUDGET,
@@ -76,15 +71,6 @@ def test_a_plan_recommends_what_topk_runs(
         found.recommended.clip,
         found.recommended.why,
     ) == bounds
-
-
-@pytest.mark.parametrize("releases", [1, 7])
-def test_the_plan_costs_the_budget_and_no_more(releases: int) -> None:
-    """A filter pays for the planned number of releases, and the cost is what they take of it."""
-    found = dps.plan(BUDGET, 20, releases, profile=SHAPE, unknown_domain=True)
-    assert BUDGET.how_many(found.mechanism.curve) == releases
-    assert 0.99 <= found.recommended.cost <= 1.0
-    assert found.curve == releases * found.mechanism.curve
 
 
 def test_a_ledger_that_pays_decides_as_for_a_release(tmp_path: Path) -> None:
@@ -131,12 +117,12 @@ def test_other_kinds_are_compared_where_they_are_named() -> None:
 
 
 def test_a_plan_reads_back() -> None:
-    """from_json(to_json) is equal, with groups and other kinds too; text that is no plan is
-    refused.
-    """
-    for asked in ({"compare": ["limited_domain"], "with_counts": True}, {"groups": 3}):
-        found = dps.plan(BUDGET, 5, profile=SHAPE, unknown_domain=True, **asked)  # type: ignore[arg-type]
-        assert TopKPlan.from_json(found.to_json()) == found
+    """from_json(to_json) is equal, with groups and counts too; text that is no plan is refused."""
+    asked: dict[str, Any] = {"groups": 3, "max_groups_per_user": 1, "with_counts": True}
+    found = dps.plan(BUDGET, 5, profile=SHAPE, **asked, mechanism="canonical_top_k")
+    assert TopKPlan.from_json(found.to_json()) == found
+    facts = dict(next(found.sections()).facts)
+    assert ("users" in facts["counts"], "in every group" in facts["use"]) == (True, True)
     for text in ("{", "{}"):
         with pytest.raises(InvalidRequest):
             TopKPlan.from_json(text)
@@ -145,7 +131,8 @@ def test_a_plan_reads_back() -> None:
 def test_nothing_but_the_seed_is_random() -> None:
     """The same seed gives the same plan, another seed the same mechanism and other draws."""
     first, again, other = (
-        dps.plan(BUDGET, 50, profile=SHAPE, unknown_domain=True, seed=seed) for seed in (4, 4, 5)
+        dps.plan(BUDGET, 9, profile=SHAPE, mechanism="oneshot_top_k", seed=seed)
+        for seed in (4, 4, 5)
     )
     assert first == again
     assert first.mechanism == other.mechanism
@@ -162,24 +149,14 @@ def test_all_items_cost_nothing() -> None:
 
 
 def test_scores_of_another_kind_are_planned_by_their_sensitivity() -> None:
-    """Twenty times the sensitivity takes twenty times the noise, and more epsilon for the same
-    recall.
-    """
+    """Twenty times the sensitivity takes twenty times the noise."""
     narrow, wide = (dps.Sensitivity(linf=linf) for linf in (1.0, 20.0))
-    asked: dict[str, Any] = {
-        "k": 5,
-        "shape": "zipf:1",
-        "items": 300,
-        "users": 20_000,
-        "delta": 1e-6,
-    }
+    asked: dict[str, Any] = {"k": 5, "shape": "zipf:1", "items": 300, "users": 20_000}
     scales = [
-        dps.plan(epsilon=1.0, **asked, sensitivity=one).mechanism.scale for one in (narrow, wide)
-    ]  # type: ignore[attr-defined]
+        dps.plan(epsilon=1.0, delta=1e-6, **asked, sensitivity=one).mechanism.scale  # type: ignore[attr-defined]
+        for one in (narrow, wide)
+    ]
     assert scales[1] == pytest.approx(20 * scales[0], rel=1e-6)
-    found = dps.plan(recall=0.9, **asked, sensitivity=wide)
-    assert found.recommended.expected.recall >= 0.87
-    assert found.budget.limit > 3 * dps.plan(recall=0.9, **asked).budget.limit
 
 
 def test_a_recall_is_searched_for_on_a_public_log(tmp_path: Path) -> None:
@@ -232,7 +209,6 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
     ("arguments", "words"),
     [
         ({"k": 10, "releases": 0}, "releases=0"),
-        ({"k": 0}, "k=0"),
         ({"k": 201}, "k=201.*200"),
         ({"k": 190, "unknown_domain": True, "profile": FEW}, "a profile with 4 items"),
         ({"k": 20, "profile": FEW}, "items_per_user="),
@@ -261,10 +237,6 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"budget": acc.Budget(epsilon=1), "k": 5, "unknown_domain": True}, "delta= is missing"),
         ({"budget": 1.0, "k": 5}, "budget must be"),
         ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
-        (
-            {"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())},
-            "private data leaks",
-        ),
         ({"k": 5, "groups_per_user": 2.0}, "a plan for groups needs groups="),
         ({"k": 5, "periods": 3, "releases": 2}, "releases= does not go with periods="),
         ({"k": 5, "periods": 3, "items_per_period": 2}, "items_per_period= says"),
@@ -278,10 +250,8 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ),
         ({"k": 5, "min_users": 9, "budget": acc.Budget(epsilon=1)}, "min_users=9 needs a delta"),
         ({"k": 5, "recall": 0.9, "unknown_domain": True, "budget": None}, "delta= is missing"),
-        ({"k": 5, "recall": 0.9, "mechanism": "magic", "budget": None}, "magic"),
         ({"k": 5, "recall": 0.9}, "recall= finds users for"),
         ({"k": 5, "delimiter": ";"}, "profile= says what delimiter= says"),
-        ({"k": 5, "public": True}, "profile= says what public= says"),
         (
             {"k": 5, "profile": None, "shape": "zipf:1", "items": 9, "users": 99, "public": True},
             "public= does not go with a made-up",

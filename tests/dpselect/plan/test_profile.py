@@ -27,7 +27,6 @@ def test_zipf_is_the_expected_count_of_every_rank() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((-1.0, 10, 10), "exponent=-1.0"),
         ((float("nan"), 10, 10), "exponent=nan"),
         ((1.0, 0, 10), "items=0"),
         ((1.0, 10, 0), "users=0"),
@@ -73,14 +72,12 @@ def test_a_csv_of_counts(tmp_path: Path) -> None:
     """A column is taken by name; without a declaration, or with anything else in it, the file is
     refused. Without a header the first line, the count of the top item as a rule, is not lost.
     """
-    path, bare = tmp_path / "last_year.csv", tmp_path / "bare.csv"
+    path, bare, named = (tmp_path / f"{name}.csv" for name in ("last_year", "bare", "named"))
     path.write_text("place,visitors\nA,5\nB,9\n")
     bare.write_text("850\n580\n70\n")
-    assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
-    assert Profile.of_csv(bare, "850", public=True).size == 2
-    assert Profile.of_csv(bare, public=True).size == 3
-    named = tmp_path / "named.csv"
     named.write_text("visitors\n5\n9\n")
+    assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
+    assert Profile.of_csv(bare, public=True).size == 3
     assert Profile.of_csv(named, public=True).size == 2
     for asked, words in (
         ((path, "visitors", False), "public=True"),
@@ -106,22 +103,15 @@ def test_a_shape_keeps_its_counts_and_is_immutable() -> None:
 def test_other_shapes_keep_the_sum_of_users() -> None:
     """Uneven counts scatter by 4 %; a flat head and a power of the law keep the sum."""
     smooth = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
-    total = smooth.dense().sum()
-    uneven, flat, even = (
-        smooth.uneven(np.random.default_rng(3)),
-        smooth.flattened(30.0),
-        Profile.zipf(0.0, 50, 1000),
-    )
-    assert uneven.size == smooth.size
+    uneven, flat = smooth.uneven(np.random.default_rng(3)), smooth.flattened(30.0)
     assert (np.diff(uneven.values) <= 0).all()
-    assert uneven.dense().sum() == pytest.approx(total, rel=0.02)
-    assert flat.dense().sum() == pytest.approx(total, rel=1e-9)
+    assert uneven.dense().sum() == pytest.approx(smooth.dense().sum(), rel=0.02)
+    assert flat.dense().sum() == pytest.approx(smooth.dense().sum(), rel=1e-9)
     assert flat.values[0] / flat.values[19] < 0.5 * smooth.values[0] / smooth.values[19]
     steep = Profile.zipf(1.0, 1000, 10**9)
     power = steep.tempered(0.6)
     assert power.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
     assert np.log(power.values[0] / power.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
-    assert even.tempered(0.6).dense().tolist() == pytest.approx(even.dense().tolist())
 
 
 def test_a_log_says_how_popular_its_items_are_and_how_many_users_have(tmp_path: Path) -> None:
@@ -141,14 +131,13 @@ def test_a_log_says_how_popular_its_items_are_and_how_many_users_have(tmp_path: 
     assert shape.loads is not None
     assert shape.users == (loads > 0).sum()
     assert shape.loads.mean == pytest.approx(loads[loads > 0].mean())
-    with pytest.raises(InvalidRequest, match="may be private"):
-        Profile.of_log(tmp_path / "log.csv", user="who", item="what")
-    with pytest.raises(InvalidRequest, match="item='where' is not a column"):
-        Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
-    with pytest.raises(
-        InvalidRequest, match=r"where='what = 3' is no option of a file.*leave it out"
+    for asked, words in (
+        ({"item": "what"}, "may be private"),
+        ({"item": "where", "public": True}, "item='where' is not a column"),
+        ({"item": "what", "where": "what = 3", "public": True}, "where='what = 3' is no option"),
     ):
-        Profile.of_log(tmp_path / "log.csv", user="who", item="what", where="what = 3", public=True)
+        with pytest.raises(InvalidRequest, match=words):
+            Profile.of_log(tmp_path / "log.csv", user="who", **asked)  # type: ignore[arg-type]
 
 
 def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:

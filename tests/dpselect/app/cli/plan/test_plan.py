@@ -287,7 +287,7 @@ def test_a_plan_for_groups_is_released_for_groups() -> None:
     assert answer["selection"]["labels"] == ["hit", "fair"] * 2
     assert answer["contributions"]["max_groups_per_user"] == 2
     for more, words in (
-        ("", "--group. Name it too"),
+        ("", "--group: name it too"),
         ("--group town", "give it (--groups)"),
         ("--group town --groups towns.csv --max-groups-per-user 3", "at most 2"),
     ):
