@@ -788,6 +788,12 @@ dpselect/app/events/sources/formats.py
         form = "array" if => form = "newline_delimited" if
     dpselect/app/events/test_where.py::test_a_name_with_an_empty_part_is_refused_without_a_row
         if not all(column.split(".")): => if not any(column.split(".")):
+    dpselect/app/events/test_where.py::test_a_repeated_field_of_json_refuses_no_condition
+        if any(map(is_condition, names)): => if False:
+        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what) => pass
+    dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
+        relation = read.format(", utf8_validation = 'replace'") => pass
+        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
     dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")
     dpselect/app/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
