@@ -108,7 +108,7 @@ class VotesFile:
             stacked: True if a two-dimensional matrix has a row per teacher and round, instead of
                 one of counts per round.
             header: True if the first line of a .csv file holds names, False if it holds votes. None
-                takes it for names unless it holds integers alone.
+                takes it for names if it holds no integer.
         """
         _require_text(path, header)
         most = _MOST_TEXT if _is_text(path) else MOST_BYTES
@@ -272,7 +272,7 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
     found, names, width = list[Any](), None, 0
     for row in filter(None, rows):
-        if not width and (not all(map(_VOTE.fullmatch, row)) if header is None else header):
+        if not width and (_holds_names(row) if header is None else header):
             names, width = np.array(row), len(row)
             continue
         width = width or len(row)
@@ -288,6 +288,20 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
         _refuse("a column has no name. Save it without the row numbers, or name every column")
     votes = np.zeros((len(found), width), dtype=np.int64) if blank else np.stack(found)
     return {"votes": votes} if names is None else {"votes": votes, "names": names}
+
+
+def _holds_names(first: list[str]) -> bool:
+    """True if the first line holds names alone, as it is without a stated header.
+
+    One teacher's cell must not decide whether the line is a round of all teachers.
+    """
+    votes = [_VOTE.fullmatch(cell) for cell in first]
+    if None in votes and any(vote and vote[1] for vote in votes):
+        _refuse(
+            "its first line holds integers and other text: correct a vote, or state header=True if"
+            " they are names"
+        )
+    return None in votes
 
 
 # arrays that describe votes, and hold none

@@ -451,8 +451,8 @@ class LabelKeywords(SharedLedger, total=False):
     stacked: Flag
     """Read a matrix with a row for each teacher and round, not a row of counts for each round."""
     header: Flag | None
-    """Read the first line of a .csv as names of labels, or as votes. Default: names, unless it
-    holds integers alone. State it where names are numbers, as pandas writes them."""
+    """Read the first line of a .csv as names of labels, or as votes. Default: names, if it holds
+    no integer. State it where names are numbers, as pandas writes them."""
     missing: Missing
     """Treatment of empty ballots and empty rounds."""
     split: Split

@@ -67,8 +67,8 @@ class BallotFields(Spec):
         False,
     )
     header: Flag | None = option(
-        "Read the first line of a .csv as names of labels, or as votes. Default: names, unless it"
-        " holds integers alone. State it where names are numbers, as pandas writes them.",
+        "Read the first line of a .csv as names of labels, or as votes. Default: names, if it"
+        " holds no integer. State it where names are numbers, as pandas writes them.",
         _VOTES,
     )
     missing: Missing = option("Treatment of empty ballots and empty rounds.", _VOTES, "refuse")

@@ -8,6 +8,7 @@ import csv
 import glob
 import importlib
 import itertools
+import json
 import os
 import re
 import shutil
@@ -352,18 +353,17 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
         return _nothing(asked, what)
     with path.open("rb") as stream:
         form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
-    outer = list(
-        dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0]))
-    )
-    if len({name.lower() for name in outer}) < len(outer):
-        outer = list({name.lower(): name for name in reversed(outer)}.values())
+    outer = _outer(names.values())
     known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
-    columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
-    source = (
-        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records = true,"
-        " compression = 'none', ignore_errors = false, hive_partitioning = false) AS"
-        f" log({', '.join(known.values())})"
-    )
+    source = _records(path, form, outer)
+    if any(map(is_condition, names)):
+        # The engine refuses a record that repeats a field, if that one is read. A condition refuses
+        # nothing: the fields of the other roles are read alone, and of repeated ones the first is.
+        alone = _outer(name for role, name in names.items() if not is_condition(role))
+        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what)
+        structure, whole = json.dumps(dict.fromkeys(outer, "JSON")), _records(path, form)
+        source = f"(SELECT unnest(json_transform(record, {literal(structure)})) FROM {whole})"
+    source += f" AS log({', '.join(known.values())})"
     fields = []
     for role, name in names.items():
         first, *path_within = name.split(".")
@@ -406,6 +406,22 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
     return Rows(
         text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,)
+    )
+
+
+def _outer(names: Iterable[str]) -> list[str]:
+    """Names of the outer fields that a record may have, one of those that differ in case only."""
+    outer = dict.fromkeys(part for name in names for part in (name, name.split(".")[0]))
+    return list({name.lower(): name for name in reversed(outer)}.values())
+
+
+def _records(path: Path, form: str, fields: Sequence[str] = ()) -> str:
+    """SQL of the records of a JSON file by their fields, or each one as the column `record`."""
+    columns = ", ".join(f"{literal(name)}: 'JSON'" for name in fields or ("record",))
+    return (
+        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records ="
+        f" {str(bool(fields)).lower()}, compression = 'none', ignore_errors = false,"
+        " hive_partitioning = false)"
     )
 
 
@@ -467,13 +483,21 @@ def parquet(engine: Engine, given: Given) -> Rows:
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file. Say what it is with format=")
-    relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
+    read = f"read_parquet({located(path)}, hive_partitioning = false, filename = false{{}})"
+    relation = read.format("")
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
     known = _known_as(
         engine, relation, names, {role: place for role, (place, _) in found.items()}, what
     )
     places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
+    if any(map(is_condition, places)) and not given.unread and _replaces(engine, what):
+        # The engine refuses text that is not UTF-8, in the columns that are read, and a condition
+        # must refuse nothing: the columns of the other roles are read alone.
+        alone = {role: place for role, place in places.items() if not is_condition(role)}
+        rest = selected(engine, relation, alone, given.asked.without(places.keys() - alone), what)
+        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what)
+        relation = read.format(", utf8_validation = 'replace'")
     log = selected(engine, relation, places, given.asked, what)
     if "time" in found:
         place, fields = found["time"]
@@ -492,6 +516,12 @@ def parquet(engine: Engine, given: Given) -> Rows:
     return replace(
         log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ()
     )
+
+
+def _replaces(engine: Engine, what: str) -> bool:
+    """True if this version of the engine can read text of Parquet that is not UTF-8."""
+    known = "SELECT unnest(parameters) FROM duckdb_functions() WHERE function_name = 'read_parquet'"
+    return ("utf8_validation",) in engine.run(known, what=what)
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:

@@ -377,6 +377,21 @@ def test_a_log_of_another_name_has_a_state_of_its_own() -> None:
     assert keys[0] != keys[1]
 
 
+@pytest.mark.parametrize("kept", [PAID, STATE])
+def test_each_nights_log_may_have_a_name_of_its_own(kept: str) -> None:
+    """Under a stated state, and a stated key on a ledger, the output is renewed from the next log,
+    and a closed period is answered as before.
+    """
+    asked = f"{kept} {ASKED} --json --output top.csv --up-to"
+    first = told(f"run 1.csv {asked} 2024-07-02")
+    second = told(f"run all.csv {asked} 2024-07-03")
+    assert first["horizon"]["key"] == second["horizon"]["key"]
+    assert second["released"][:1] == first["released"]
+    assert "2024-07-02" in Path("top.csv").read_text()
+    record = json.loads(Path("top.csv.json").read_text())
+    assert (record["released"], record["question"]) == (second["released"], second["question"])
+
+
 @pytest.mark.slow
 def test_a_number_without_a_unit_is_called_a_score() -> None:
     """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table

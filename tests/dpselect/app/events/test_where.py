@@ -27,6 +27,7 @@ from event_oracle import Sources
 from dpselect import events
 from dpselect.app.events.engine import Engine, opened
 from dpselect.app.events.rows import rows
+from dpselect.app.events.sources import formats
 from dpselect.app.events.where import Condition, conditions
 from dpselect.errors import EventLogError
 
@@ -529,3 +530,41 @@ def test_a_long_text_of_postgresql_refuses_no_condition(postgres: str) -> None:
             assert ("zoo" in counted(postgres, column + where[1:])) is holds, (column, where)
     assert counted(postgres, "n != 1") == {}
     assert counted(postgres, "x != 2") == counted(postgres, 'c = "1  "') == {"i": 1, "zoo": 1}
+
+
+def test_a_repeated_field_of_json_refuses_no_condition(tmp_path: Path) -> None:
+    """The first one counts; a repeated label refuses, whatever the condition."""
+    first, form = {"who": "a", "what": "i", "x": 1}, '{"who": "eve", "what": "zoo", %s}'
+    for at, odd in enumerate(['"x": 2, "x": 1', '"x": 2, "\\u0078": {"y": 3}']):
+        lines = [json.dumps(first), form % odd, "null"]
+        for log, text in (("l.jsonl", "\n".join(lines)), ("a.json", f"[{', '.join(lines)}]")):
+            (tmp_path / log).write_text(text)
+            assert counted(tmp_path / log, "x = 2") == {"zoo": 1}, (at, log)
+            assert counted(tmp_path / log, "x != 2") == counted(tmp_path / log, "x < 2") == {"i": 1}
+            assert counted(tmp_path / log, "x.y = 3") == {}
+    for odd in ("5", '{"who": "a", "what": "i", "what": "i"}'):
+        (tmp_path / "l.jsonl").write_text(f"{json.dumps(first)}\n{odd}")
+        for where in ((), "x = 1", "y = 1"):
+            with pytest.raises(EventLogError, match="malformed line"):
+                event_oracle.counted(tmp_path / "l.jsonl", user="who", item="what", where=where)
+
+
+def test_text_of_parquet_that_is_not_utf8_refuses_no_condition(tmp_path: Path) -> None:
+    """It is other text than any that is asked for; a label that is not UTF-8 refuses, whatever the
+    condition.
+    """
+    offsets, body = pa.array([0, 1, 4], pa.int32()).buffers()[1], pa.py_buffer(b"1\xff\xfe\xff")
+    odd = pa.Array.from_buffers(pa.string(), 2, [None, offsets, body])
+    within = pa.StructArray.from_arrays([odd], ["y"])
+    table = pa.table({"who": ["a", "eve"], "what": ["i", "zoo"], "x": odd, "n": within})
+    log = tmp_path / "log.parquet"
+    pq.write_table(table, log)
+    with opened() as engine:
+        if not formats._replaces(engine, "the log"):
+            pytest.skip("needs a DuckDB that reads other text than UTF-8")
+    for column in ("x", "n.y"):
+        assert counted(log, f"{column} = 1") == counted([log], f"{column} < 5") == {"i": 1}
+        assert counted(log, f"{column} != 1") == {"zoo": 1}
+        for where in ((), "what = i", f"{column} = 1"):
+            with pytest.raises(EventLogError, match="cannot be read"):
+                event_oracle.counted(log, user="who", item=column, where=where)

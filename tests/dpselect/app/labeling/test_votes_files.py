@@ -389,7 +389,7 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
         ("1,2\n3,\n", "of a table of classes, state labels="),
         ("a,b\n", "no row of votes"),
         (",a\n0,3\n", "a column has no name"),
-        ("1,99999999999999999999\n1,2\n1\n", "do not all have"),
+        ("1,99999999999999999999\n1,2\n1\n", "holds integers and other text"),
     ],
 )
 def test_a_table_that_is_none_of_votes_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -398,3 +398,19 @@ def test_a_table_that_is_none_of_votes_is_refused(tmp_path: Path, text: str, wor
     with pytest.raises(VotesFileError, match=words) as refused:
         VotesFile.read(tmp_path / "bad.csv", teachers=6)
     assert "1.5" not in str(refused.value)
+
+
+def test_one_vote_does_not_make_a_round_names(tmp_path: Path) -> None:
+    """A malformed vote in the first round refuses the table as one of another round does, and does
+    not take the round of all teachers away.
+    """
+    for odd in ("qqq", "N/A", "1.57", "9" * 20):
+        rounds = ["1,0,", "2,2,2", f"0,{odd},1"]
+        for lines, words in ((rounds, "neither an"), (rounds[::-1], "integers and other text")):
+            (tmp_path / "votes.csv").write_text("\n".join(lines))
+            with pytest.raises(VotesFileError, match=words) as refused:
+                VotesFile.read(tmp_path / "votes.csv", labels=3, teachers=3, missing="allow")
+            assert odd not in str(refused.value)
+    (tmp_path / "votes.csv").write_text("1st,2,x\n0,1,2\n")
+    found = VotesFile.read(tmp_path / "votes.csv", labels=3, teachers=3, header=True)
+    assert found.ballots.rounds == 1
