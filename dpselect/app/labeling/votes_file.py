@@ -298,7 +298,7 @@ def _holds_names(first: list[str]) -> bool:
     votes = [_VOTE.fullmatch(cell) for cell in first]
     if None in votes and any(vote and vote[1] for vote in votes):
         _refuse(
-            "its first line holds integers and other text: correct a vote, or state header=True if"
+            "its first line holds integers and other text. Correct a vote, or state header=True if"
             " they are names"
         )
     return None in votes

@@ -733,7 +733,7 @@ def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
     monkeypatch.setattr(states.State, "create", second)
     with pytest.raises(
         HorizonUnavailable,
-        match="made it meanwhile. Repeat this one with the same state= and key=",
+        match=r"made it meanwhile\. Repeat this one with the same state= and key=",
     ):
         start(COUNTING)
     assert start(COUNTING).released() == ()

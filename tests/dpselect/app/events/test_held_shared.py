@@ -130,7 +130,7 @@ def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:
         lambda: held.scores([1]),
     ):
         with pytest.raises(
-            EventLogError, match="are closed. Release from them inside the with block"
+            EventLogError, match=r"are closed\. Release from them inside the with block"
         ):
             refused()
 

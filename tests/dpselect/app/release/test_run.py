@@ -146,7 +146,7 @@ def test_the_time_range_says_which_periods_pay() -> None:
     about: dict[str, Any] = {**counted, "mechanism": "limited_domain", "time": "at"}
     about |= {"dataset": "days", "ledger": url, "since": "2024-05-01"}
     refusal = dps.errors.InvalidRequest
-    with pytest.raises(refusal, match="a budget for each day. Give since= and until="):
+    with pytest.raises(refusal, match=r"a budget for each day\. Give since= and until="):
         called({**about, "key": "open"})
     with pytest.raises(refusal, match="read 2024-05-01, and period= says otherwise"):
         called({**about, "key": "other", "until": "2024-05-02", "period": "2024-05-02"})
