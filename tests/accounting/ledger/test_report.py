@@ -122,7 +122,7 @@ def test_the_page_says_what_the_ledger_says(
     assert "too many different curves" in page(filled)
     assert set(ROUTES) == set(get_args(Route))
     with Ledger.open(f"sqlite:///{folder / 'empty.db'}") as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove", window="day")
         assert re.search("Nothing has been charged yet.*No entries yet", page(ledger), re.DOTALL)
 
 
