@@ -243,3 +243,13 @@ def test_budgets_refuse_what_their_form_cannot_admit(
     with pytest.raises(InvalidBudget, match=remedy):
         spender.charge(curve)
     assert spender.spent == NOTHING
+
+
+def test_three_tenths() -> None:
+    """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit
+    either.
+    """
+    budget, tenth = Budget(epsilon=0.3), Budget(epsilon=0.3).price(PureDP(epsilon=0.1))
+    assert budget.how_many(PureDP(epsilon=0.1)) == 3
+    assert not budget.can_afford(tenth.plus(tenth).plus(tenth), PureDP(epsilon=1e-300))
+    assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))

@@ -235,3 +235,20 @@ def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(
         Paired(epsilon=2.0)
     assert first.to_json() == '{"kind":"paired","epsilon":0.5,"group":0}'
     assert (first + second) + first == 2 * first + second != 3 * first
+
+
+@pytest.mark.parametrize(
+    "member", [acc.ZCDP, acc.PureDP, acc.LaplaceDP, acc.GaussianDP, acc.BoundedRange]
+)
+@pytest.mark.parametrize("value", [0.0, -0.0, 0.3, 5e-324, 1.7e308])
+def test_a_curve_of_one_number_is_checked_and_has_one_form(member: Any, value: float) -> None:
+    """A float in the domain is kept, -0.0 as 0.0; everything else is refused."""
+    name = next(field.alias or key for key, field in member.model_fields.items() if key != "kind")
+    curve = member(**{name: value})
+    assert curve == member.model_validate_json(curve.to_json()) == pickle.loads(pickle.dumps(curve))
+    assert "-0.0" not in curve.to_json()
+    for wrong in (math.nan, math.inf, -1e-300, True, "0.1", None, 10**400):
+        with pytest.raises(acc.InvalidCurve):
+            member(**{name: wrong})
+    with pytest.raises(acc.InvalidCurve):
+        member(**{name: value, "other": 1.0})

@@ -22,6 +22,7 @@ from accounting.curves import (
     BoundedRange,
     Curve,
     GaussianDP,
+    GaussianMax,
     LaplaceDP,
     ProvedFor,
     PureDP,
@@ -29,6 +30,7 @@ from accounting.curves import (
     RepeatAndSelectDP,
     SampledGaussianDP,
     SampledNoiseDP,
+    tighter,
     zero,
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
@@ -384,3 +386,27 @@ def test_a_sampled_gaussian_has_the_bound_of_all_its_noise_where_no_better_is_co
         assert np.all(np.diff(found) >= -1e-25)
         assert np.all(found <= GaussianDP(mu=mu).rdp(orders))
         assert mu < 1 or found[-1] == GaussianDP(mu=mu).rdp(orders[-1])
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_curves_without_a_rule_of_their_own(size: int) -> None:
+    """Gaussian report-noisy-max (exact law at three candidates) stays below its group's curve, and
+    below the better of two.
+    """
+    grid, step = np.linspace(-14, 14, 28001), 28 / 28000
+
+    def winner(shift: float) -> Law:
+        means = np.array([shift, 0.0, 0.0])
+        others = [
+            np.prod([norm.cdf(grid, o) for j, o in enumerate(means) if j != i], axis=0)
+            for i in range(3)
+        ]
+        wins = [norm.pdf(grid, mean) * below for mean, below in zip(means, others, strict=True)]
+        law = np.array(wins).sum(axis=1) * step
+        return law / law.sum()
+
+    for curve in (
+        GaussianMax(mu=1.0, candidates=3),
+        tighter(GaussianMax(mu=1.0, candidates=3), GaussianDP(mu=1.0)),
+    ):
+        bounds_the_pair(group_privacy(curve, size), winner(0.0), winner(float(size)))

@@ -323,3 +323,41 @@ def test_the_choice_keeps_the_floor(floor: float, relation: Any) -> None:
     assert first.threshold == pytest.approx(bare.threshold + floor, rel=1e-12)
     assert first.curve == bare.curve
     assert budget.covers(budget.cost(first.curve))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("with_counts", [False, True])
+@pytest.mark.parametrize("domain", [None, ["rare", "fair", "hit"]])
+def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_counts: bool) -> None:
+    """At an epsilon without noise what has N users shows, and what has N - 1 never does, at any
+    epsilon; shares count less.
+    """
+    rows = [
+        (f"{item}{n}", item)
+        for item, users in (("rare", 299), ("fair", 420), ("hit", 900))
+        for n in range(users)
+    ]
+    ask: dict[str, Any] = {
+        "user": "u",
+        "item": "i",
+        "k": 3,
+        "delta": 1e-6,
+        "domain": domain,
+        "min_users": 300,
+    }
+    for epsilon in (0.05, 50.0):
+        shown = dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts
+        )
+        assert "rare" not in shown.items
+        assert (set(shown.items) == {"fair", "hit"}) == (epsilon == 50.0)
+    with pytest.raises(dps.errors.InvalidRequest, match="needs a delta"):
+        dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]),
+            **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]},
+            epsilon=1.0,
+        )
+    with pytest.raises(dps.errors.InvalidRequest, match="use sparse_histogram"):
+        dps.topk(
+            pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain"
+        )

@@ -663,3 +663,19 @@ def test_a_lead_beyond_t_passes_by_mistake_as_often_as_the_margin_allows() -> No
         lead = mechanism.sensitivity_bound.range * (1 + math.log(2 / 0.01) / (1 - share))
         passes = float(mechanism._size_law(np.array([lead, 0.0]))[0])
         assert passes == pytest.approx(0.01 / 4, rel=1e-9)
+
+
+def test_uses_that_compose_cost_what_they_did() -> None:
+    """Theorem V7: thirty uses at epsilon 0.3 cost 4.03, as with a noisy maximum and a margin of
+    266.
+    """
+    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8).curve).epsilon(1e-6) == pytest.approx(
+        4.026, abs=2e-3
+    )
+    points = 30 * acc.ApproxDP(epsilon=0.3, delta=1e-8)
+    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8).curve).epsilon(1e-6) < 0.63 * points.epsilon(
+        1e-6
+    )
+    assert (30 * LargeMargin(epsilon=0.3, delta=1e-8, split=0.6).curve).epsilon(
+        1e-6
+    ) == pytest.approx(4.836, abs=2e-3)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 from case import COUNTS, HALF, REPLACED
-from exact import exceeded, law_of, levels, worst
+from exact import apart, exceeded, law_of, levels, worst
 
 import accounting as acc
 import dpselect as dps
@@ -257,3 +257,22 @@ def test_random_real_valued_scores_stay_below(build: Any, covers: dps.Sensitivit
             ]
         )
     assert exceeded(mechanism.curve, worst(pairs, levels(mechanism.curve))) == []
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("k", [1, 2])
+def test_real_valued_scores_stay_below(noise: str, k: int) -> None:
+    """Neither the winner nor the set of two exceeds the Laplace profile on random real-valued
+    pairs, for any of the noises.
+    """
+    mechanism, rng = (
+        dps.OneshotTopK(k=k, noise=noise, scale=0.8, sensitivity=COUNTS, candidates=3),
+        np.random.default_rng(3),
+    )
+    epsilons = np.linspace(0, mechanism.curve.pure_epsilon, 7)
+    claimed = [(mechanism.curve.profile(float(e)) or 0.0) + 1e-12 for e in epsilons]
+    for before in rng.normal(0, 1.5, (6, 3)):
+        after = before + rng.integers(0, 2, 3)
+        assert np.all(
+            apart(law(mechanism, before), law(mechanism, after), epsilons)[:, 0] <= claimed
+        )

@@ -205,3 +205,12 @@ def test_steps_that_may_fail_have_no_epsilon_without_delta() -> None:
         step + acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9),
     ):
         assert plan.epsilon(0.0) == acc.Accountant().compose(plan).epsilon(0.0) == math.inf
+
+
+def test_laplace_pairs_cost_less_than_pure_ones() -> None:
+    """What docs/theorems/laplace.md states: 100 releases of .1, and order 2 of one of 1."""
+    costs = [(100 * kind(epsilon=0.1)).epsilon(1e-6) for kind in (acc.LaplaceDP, acc.PureDP)]
+    assert costs == pytest.approx([4.693, 4.775], abs=5e-4)
+    assert [
+        float(kind(epsilon=1.0).rdp(2.0)) for kind in (acc.LaplaceDP, acc.PureDP)
+    ] == pytest.approx([0.619, 0.735], abs=5e-4)

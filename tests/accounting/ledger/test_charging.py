@@ -269,3 +269,23 @@ def test_rows_have_one_budget(made_on_either: Made) -> None:
             call("second", TENTH, relation="add_remove", fingerprint="rows")
     ledger.check("first", TENTH, relation="add_remove", fingerprint="rows")
     assert ledger.verify().ok
+
+
+def test_clocks_apart_do_not_break_order(sqlite_url: str) -> None:
+    """Two hosts whose clocks are a year apart append to one chain: entries are ordered by number,
+    and all of it verifies.
+    """
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    hosts = [
+        Ledger.open(sqlite_url, clock=lambda hour=hour: now + timedelta(hours=hour))
+        for hour in (0, -8760)
+    ]  # type: ignore[misc]
+    hosts[0].create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+    for number in range(4):
+        hosts[number % 2].charge("clicks", TENTH, relation="add_remove")
+    entries = list(hosts[0].entries("clicks"))
+    assert [(entry.seq, entry.spent_main) for entry in entries] == [
+        (n, n * UNITS // 10) for n in range(1, 5)
+    ]
+    assert [entry.at for entry in entries] != sorted(entry.at for entry in entries)
+    assert hosts[1].verify().ok

@@ -223,3 +223,17 @@ def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(
     with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         copy.import_(tmp_path / "all.jsonl")
         assert copy.dataset("berlin").time_zone == "Europe/Berlin"
+
+
+def test_gaussian_counts_pay_for_both_months_deltas(monthly: Ledger) -> None:
+    """A clipped vector that is exchanged for an orthogonal one moves by sqrt(2): the charge covers
+    it, the old price did not.
+    """
+    monthly.create_dataset(
+        "clipped", acc.Budget(epsilon=4.0, delta=1e-3), "add_remove", window="month"
+    )
+    curve, _ = charged(
+        monthly.charge("clipped", acc.GaussianDP(mu=0.2), relation="add_remove", period=MONTHS)
+    )
+    old, due = acc.GaussianDP(mu=0.2), acc.GaussianDP(mu=0.2 * math.sqrt(2))
+    assert old.delta(1.0) < due.delta(1.0) <= curve.delta(1.0)

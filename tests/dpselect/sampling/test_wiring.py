@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,19 @@ def test_sessions_and_schedules_draw_in_constant_work(
     drawn.clear()
     session.select(mechanism, scores)
     assert 0 < sum(drawn) < 100_000
+
+
+def test_configured_scales_are_never_below_the_exact_quotient() -> None:
+    """The exact sampler takes the scale at its word, so range/epsilon is rounded up and never
+    down.
+    """
+    for epsilon in np.random.default_rng(4).uniform(0.01, 10, 300):
+        for mechanism in (
+            dps.ExponentialMechanism(epsilon=epsilon),
+            dps.PermuteAndFlip(epsilon=epsilon),
+        ):
+            assert Fraction(mechanism.scale) * Fraction(float(epsilon)) >= 1
+        assert (
+            Fraction(dps.CanonicalTopK(k=2, epsilon=epsilon).scale) * Fraction(float(epsilon)) >= 1
+        )
+        assert Fraction(dps.JointTopK(k=2, epsilon=epsilon).rate) * 2 <= Fraction(float(epsilon))
