@@ -42,6 +42,9 @@ def test_sqlite_files(sqlite: str) -> None:
     assert counted(sqlite, query='SELECT u, i FROM "visits 2024";') == expected
     window = {"time": "t", "since": "2024-01-01", "until": "2024-02-01"}
     assert counted(sqlite, table="visits 2024", **window) == expected
+    for more in ({}, {"where": "i = none"}):  # a fraction, whatever is selected
+        fraction = "SELECT 1.5 AS u, 2 AS i"
+        refused(sqlite, "neither text nor whole numbers", query=fraction, **more)
     refused(sqlite, "OperationalError", table="other")
     refused(f"{sqlite}.none", "file does not exist", table="visits 2024")
     assert not Path(f"{sqlite}.none".removeprefix("sqlite:///")).exists()
