@@ -107,7 +107,8 @@ def test_peeling_draws_fresh_noise_in_every_round() -> None:
     scores = dps.Scores([3, 2, 1], sensitivity=mechanism.sensitivity_bound)
     law = mechanism.probabilities(scores)
     assert (
-        misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(6_000)], law) > LIMIT
+        misfit([outcome(mechanism.select(scores, rng=rng), law) for _ in range(15_000)], law)
+        > LIMIT
     )
 
 
