@@ -253,3 +253,18 @@ def test_three_tenths() -> None:
     assert budget.how_many(PureDP(epsilon=0.1)) == 3
     assert not budget.can_afford(tenth.plus(tenth).plus(tenth), PureDP(epsilon=1e-300))
     assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_json_round_trip(budget: Budget) -> None:
+    """A budget read back from JSON is equal, with the same hash, capacity and order."""
+    again = Budget.model_validate_json(budget.model_dump_json())
+    assert again == budget
+    assert hash(again) == hash(budget)
+    assert again.capacity == budget.capacity
+    # with its defaults, so that no later ones can replace them
+    data = Budget(epsilon=1, delta=1e-6).model_dump()
+    assert (data["failure"], data["order"]) == (5e-7, 23.26)
+    assert Budget(epsilon=1, delta=1e-6, order=data["order"], failure=5e-7) == Budget(
+        epsilon=1, delta=1e-6
+    )

@@ -289,3 +289,23 @@ def test_clocks_apart_do_not_break_order(sqlite_url: str) -> None:
     ]
     assert [entry.at for entry in entries] != sorted(entry.at for entry in entries)
     assert hosts[1].verify().ok
+
+
+@pytest.mark.parametrize(
+    "curve", [acc.PureDP(epsilon=1e308), acc.PureDP(epsilon=5e-324), acc.ZCDP(rho=1e-300)], ids=str
+)
+def test_extreme_curves_are_charged_or_refused(made_on_either: Made, curve: acc.Curve) -> None:
+    """Whatever a float can hold is priced upwards or refused: nothing is free, and nothing
+    overflows the store.
+    """
+    ledger = made_on_either(acc.Budget(epsilon=1e300))
+    for count in (1, 10**12):
+        try:
+            assert (
+                0
+                < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main
+                < 2**63
+            )
+        except (acc.errors.InvalidBudget, acc.BudgetExceeded):
+            assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
+    assert ledger.verify().ok

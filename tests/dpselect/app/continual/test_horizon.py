@@ -992,3 +992,19 @@ def test_lists_are_written_as_the_events_are(
         with pytest.raises(InvalidRequest, match=words):
             call(1, CITIES, **IN_GROUPS, normalize="casefold")
     assert made.periods_left == 3
+
+
+def test_a_closed_period_tells_nothing_of_its_rows(start: Any) -> None:
+    """Asked again with another condition it is refused by the condition alone, whether somebody
+    fits that or nobody.
+    """
+    made, told = start(COUNTING), list[str]()
+    made.close(1, PEOPLE, **COLUMNS)
+    for where in ("v = 7", "v != nobody", "v = nobody"):
+        for call in (made.rehearse, made.close):
+            with pytest.raises(
+                dps.errors.InvalidRequest, match="where= was another then"
+            ) as refused:
+                call(1, PEOPLE, **COLUMNS, where=where)
+            told.append(str(refused.value))
+    assert len(set(told)) == 1
