@@ -837,6 +837,9 @@ dpselect/app/events/sources/tables.py
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
     dpselect/app/events/test_where.py::test_what_one_user_holds_moves_no_other_count
         is_condition(role) and not _is_compared(held.dtype) => is_condition(role) and held.dtype == object
+dpselect/app/events/spark.py
+    dpselect/app/events/test_spark.py::test_a_row_of_other_fields_refuses_whatever_the_condition
+        session.read.option("columnPruning", "false") => session.read
 dpselect/app/events/sources/workbooks.py
     dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
         if length > _MOST_ROW: => if False:

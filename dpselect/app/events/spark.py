@@ -140,7 +140,10 @@ def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Sa
         "mode": "FAILFAST",
         "enforceSchema": False,
     }
-    frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
+    # Whole rows: of the fields that are read alone, none shows that a row has too few or too many,
+    # and a condition would decide whether one refuses the log.
+    rows_of = session.read.option("columnPruning", "false")
+    frame = _quietly(lambda: rows_of.csv(name, inferSchema=False, **options).replace("", None))
     return (
         frame
         if reading.header is not False

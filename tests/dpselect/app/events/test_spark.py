@@ -458,6 +458,24 @@ def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> Non
         found("log.parquet", Reading(user="u", item="i", delimiter="::"))
 
 
+def test_a_row_of_other_fields_refuses_whatever_the_condition(session: Any, tmp_path: Path) -> None:
+    """Spark alone compares the number of fields only where it reads them all, so that a condition
+    could ask whether a row has others.
+    """
+    log = tmp_path / "log.csv"
+    conditions: tuple[Any, ...] = ((), "w = 1", ("w = 1", "z = 1"))
+    for row, is_malformed in (("b,x,1,1", False), ("b,x", True), ("b,x,1,1,,", True)):
+        log.write_text(f"u,i,w,z\na,x,1,1\n{row}\n")
+        for where in conditions:
+            reading = found(str(log), Reading(user="u", item="i", where=where))
+            if is_malformed:
+                with pytest.raises(dps.errors.EventLogError, match="cannot be read"):
+                    dps.events.read(*reading)
+            else:
+                counts: Any = dps.events.read(*reading)
+                assert (counts.labels, counts.counts.tolist()) == (("x",), [2])
+
+
 def test_types(session: Any) -> None:
     """Columns are found by their exact names, integers of any width are integers, and others are
     refused by name alone.
