@@ -185,8 +185,8 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: race(bands=((0.1, 1.0),)), r"bands=.* must have 2 entries"),
     (lambda: race(delta=1e-300), "Raise it"),
-    (lambda: race(scale=1e300), "lower it"),
-    (lambda: race(scale=1e-13), "raise it"),
+    (lambda: race(scale=1e300), "Lower it"),
+    (lambda: race(scale=1e-13), "Raise it"),
     (lambda: steps(discovery=SELECT), "discovery"),
     (
         lambda: steps(

@@ -220,7 +220,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 5, "mechanism": "permute_and_flip"}, "k=1"),
         (
             {"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3},
-            "leave max_items_per_user= out",
+            "Leave max_items_per_user= out",
         ),
         (
             {
@@ -228,7 +228,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
                 "sensitivity": dps.Sensitivity(),
                 "mechanism": dps.PermuteAndFlip(epsilon=1.0),
             },
-            "name its kind",
+            "Name its kind",
         ),
         ({"k": 5, "epsilon": 1.0}, "budget= says what epsilon= says"),
         ({"k": 5, "users": 30}, "profile= says what users= says"),
@@ -268,7 +268,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ),
         (
             {"k": 5, "sensitivity": dps.Sensitivity(), "ledger": "sqlite:///x.db", "dataset": "d"},
-            "leave ledger= out",
+            "Leave ledger= out",
         ),
         ({"k": 5, "window": 3}, "window= belongs to plan with periods="),
     ],

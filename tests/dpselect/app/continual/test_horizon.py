@@ -220,7 +220,7 @@ def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: 
             for call in (made.rehearse, made.close):
                 with pytest.raises(
                     HorizonError,
-                    match=f"^state=.*the key of its users.*{words}. Put back the file",
+                    match=f"^state=.*the key of its users.*{words}: put back the file",
                 ):
                     call(2, events, **COLUMNS)
         assert made.close(1, people, **COLUMNS) == first
@@ -408,7 +408,7 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
         ({"counts": COUNTING.counts}, "without with_counts="),
         ({"scale": 3.0}, "with another epsilon= or delta="),
     ):
-        with pytest.raises(HorizonError, match=f"it was opened {words}.*: ask as then") as refused:
+        with pytest.raises(HorizonError, match=f"it was opened {words}.*Ask as then") as refused:
             start(MECHANISM.model_copy(update=change))
         assert "HorizonClip" not in str(refused.value)
     with pytest.raises(acc.AccountingError):
@@ -781,12 +781,12 @@ CAUSES: list[tuple[Exception, type[BaseException], str]] = [
     (
         duckdb.FatalException("FATAL Error: Failed to checkpoint: No space left on device"),
         HorizonUnavailable,
-        "make room",
+        "Make room",
     ),
     (
         duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block"),
         HorizonUnavailable,
-        "make room",
+        "Make room",
     ),
     (MemoryError(), HorizonUnavailable, "more memory"),
     (RuntimeError("can't start new thread"), HorizonUnavailable, "more memory"),
@@ -965,7 +965,7 @@ def test_groups_are_stated_twice() -> None:
     """
     for group, most, grouped, words in (
         ("g", ANY_GROUPS, False, "^group= .*was opened without. Leave it out"),
-        (None, None, True, "^group= .*name the column of groups"),
+        (None, None, True, "^group= .*Name the column of groups"),
         ("g", 2, True, "^max_groups_per_user= "),
     ):
         reading = Reading(user="u", item="i", group=group, max_groups_per_user=most)

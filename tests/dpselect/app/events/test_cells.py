@@ -116,7 +116,7 @@ def test_pairs_are_counted_as_cells_after_they_were_read_for_groups() -> None:
         assert weight == 2**20 * counted(pairs.read(**cells))["2", "1"]
         with pytest.raises(EventLogError, match="max_groups_per_user=2 bounds no cells="):
             pairs.read(cells=True)
-    with pytest.raises(EventLogError, match="name the group"):
+    with pytest.raises(EventLogError, match="Name the group"):
         events.read(table, user="u", item="i", cells=True)
 
 

@@ -563,7 +563,7 @@ _MEMORY, _LIMITED, _FULL = (
         (RuntimeError("std::bad_alloc"), _MEMORY),
         (
             duckdb.OutOfMemoryException("could not allocate block (9.5 MiB/9.5 MiB used)"),
-            "raise memory_limit=, state more buckets=, or",
+            "Raise memory_limit=, state more buckets=, or",
         ),
         (duckdb.IOException("Could not write file '/tmp/spill': File too large"), _LIMITED),
         (duckdb.FatalException("FATAL Error: Failed to write: File too large"), _LIMITED),
@@ -587,7 +587,7 @@ def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> No
     with pytest.raises(EventLogError, match=words) as caught:
         guarded("parquet file 'log.parquet'", lambda: _raise(error))
     assert ("damaged" in str(caught.value)) == (words == "damaged")
-    assert ("memory_limit" in str(caught.value)) == words.startswith("raise memory_limit")
+    assert ("memory_limit" in str(caught.value)) == words.startswith("Raise memory_limit")
     if words == _MEMORY:
         assert guard._explained(error) == (NO_MEMORY, guard.FAILED)
 

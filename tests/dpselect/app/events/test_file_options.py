@@ -29,6 +29,7 @@ from dpselect.errors import EventLogError
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
 COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
 COLUMNS = {"user": "user_id", "item": "item_id"}
+CASES = Path(__file__).parents[5] / "shared" / "cases"
 
 
 def counted(source: Any, **options: Any) -> dict[Any, int]:
@@ -106,7 +107,7 @@ def test_quotes_encodings_and_nulls(tmp_path: Path) -> None:
     refused(path, "encoding=", **COLUMNS, quote="'")
     path.write_text(text(","), encoding="utf-16")
     assert counted(path, encoding="utf-16") == COUNTS
-    refused(path, "say encoding='utf-16'", **COLUMNS)
+    refused(path, "Say encoding='utf-16'", **COLUMNS)
     path.write_text(text(",") + "NULL,naïve\nu9,\\N\nu9,N/A\n", encoding="utf-8")
     assert counted(path, null=["NULL", "\\N", "N/A"]) == COUNTS
     assert counted(path)["N/A"] == 1

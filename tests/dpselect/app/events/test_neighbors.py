@@ -378,7 +378,7 @@ def test_encodings_in_which_lines_depend_on_each_other_are_refused(
     converted first.
     """
     (tmp_path / "log.csv").write_text("u,i\na,x~\nb,x\n")
-    with pytest.raises(dps.errors.EventLogError, match="convert the file to UTF-8"):
+    with pytest.raises(dps.errors.EventLogError, match="Convert the file to UTF-8"):
         _read(tmp_path / "log.csv", {"encoding": encoding})
 
 

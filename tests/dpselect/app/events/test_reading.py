@@ -69,8 +69,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"clip": 10**400}, "clip=<huge>"),
     ({"max_items_per_user": 10**400}, "max_items_per_user=<huge>"),
     ({"clip": 1.0, "clip_norm": "linf"}, "clip_norm='linf' must be"),
-    ({**SUMS, "value_clip": None}, "give both or neither"),
-    ({**SUMS, "value": None}, "give both or neither"),
+    ({**SUMS, "value_clip": None}, "Give both or neither"),
+    ({**SUMS, "value": None}, "Give both or neither"),
     *(
         ({**SUMS, "value_clip": clip}, "must be a number from 9.09")
         for clip in (0, (1, 2), (-1, 2, 3), float("nan"), True, "50", 2.0**60, 10**400)

@@ -334,7 +334,7 @@ def test_a_budget_that_pays_for_one_batch_alone_says_so(
     more: the remedy is true.
     """
     with pytest.raises(
-        acc.BudgetExceeded, match=r"As one batch all of them fit.*state batch_size=23"
+        acc.BudgetExceeded, match=r"As one batch all of them fit.*State batch_size=23"
     ) as refused:
         _run(tmp_path / "job", **tight)
     assert not (tmp_path / "job" / "job.json").exists()

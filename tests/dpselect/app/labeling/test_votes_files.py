@@ -274,7 +274,7 @@ def test_other_methods_than_deflate_are_refused(tmp_path: Path, method: int) -> 
     with zipfile.ZipFile(tmp_path / "bad.npz", "w", method) as archive:
         archive.writestr("votes.npy", _array(VOTES))
     with pytest.raises(
-        VotesFileError, match=r"bad\.npz.*another method than deflate.*save it anew"
+        VotesFileError, match=r"bad\.npz.*another method than deflate.*Save it anew"
     ):
         VotesFile.read(tmp_path / "bad.npz")
 

@@ -254,7 +254,7 @@ def test_python_goes_on_as_the_command_does() -> None:
     every = asked | RANGE | {"ledger": URL, "dataset": "days", "output": "{period}.json"}
     found = dps.topk("log.csv", **every)
     assert (found.explained_by_noise, found.waiting) == (True, ("2024-05-02", "2024-05-03"))
-    assert "state go_on= to release them" in repr(found)
+    assert "State go_on= to release them" in repr(found)
     assert dps.topk("log.csv", **every, go_on=True).waiting == ()
     with pytest.raises(dps.errors.InvalidRequest, match="go_on= is about the periods of every="):
         dps.topk("log.csv", **asked, go_on=True)

@@ -214,7 +214,7 @@ def test_init_says_what_charges_are_added_up_in(option: str, more: Any, words: s
     budget = workload if more is None else acc.Budget(**asked, **more)
     init = f"init --dataset noisy --epsilon 1 --delta 1e-6 {option}"
     other = "--mostly" if "--only" in option else "--only"
-    assert "give one of them" in told(f"{init} {other} '{GAUSSIAN}'", 2)
+    assert "Give one of them" in told(f"{init} {other} '{GAUSSIAN}'", 2)
     told(init)
     assert acc.Budget(**shown("noisy")["budget"]) == budget
     left = f"left: {budget.how_many(acc.GaussianDP(mu=0.05)) - 1:,} more release"

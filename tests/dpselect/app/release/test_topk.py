@@ -112,7 +112,7 @@ BOUNDLESS = "without max_items_per_user= all are"
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"epsilon": None}, acc.errors.InvalidBudget, "give epsilon="),
+        ({"epsilon": None}, acc.errors.InvalidBudget, "Give epsilon="),
         *(
             ({name: ["a"]}, InvalidRequest, f"{name}= is not known")
             for name in ("color", "within", "clip_norm")

@@ -178,7 +178,7 @@ def test_a_public_log_is_a_shape() -> None:
     done("plan --config kept.toml")
     for asked, words in (
         (f"{log} {columns}", "--public"),
-        (f"{log} --user person --public", "name its columns"),
+        (f"{log} --user person --public", "Name its columns"),
         (f"{log} {columns} --public --column shop", "--column does not go with a log"),
         (f"{log} {columns} --public --users 9", "--users does not go with a log"),
         (f"{ask} {MADE_UP} {columns}", "--user, --item do not go with a made-up law"),
@@ -243,7 +243,7 @@ def test_a_least_number_of_users_is_not_kept_in_a_file() -> None:
         ('kind = "large_gap"\nepsilon = 0.1\nkbar = 2', "not which"),
         ('kind = "joint_top_k"\nepsilon = 0.1\nk = 1', "k=2 contradicts"),
         ('kind = "permute_and_flip"\nepsilon = 0.1', "k=2 contradicts"),
-        ("", "run dpselect plan"),
+        ("", "Run dpselect plan"),
     ],
 )
 def test_a_mechanism_for_another_question_is_not_charged(mechanism: str, words: str) -> None:
@@ -288,7 +288,7 @@ def test_a_plan_for_groups_is_released_for_groups() -> None:
     assert answer["contributions"]["max_groups_per_user"] == 2
     for more, words in (
         ("", "--group: name it too"),
-        ("--group town", "give it (--groups)"),
+        ("--group town", "Give it (--groups)"),
         ("--group town --groups towns.csv --max-groups-per-user 3", "at most 2"),
     ):
         assert words in dpselect(one, "groups.toml", more).stderr
