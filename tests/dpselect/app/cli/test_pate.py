@@ -143,13 +143,15 @@ def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier() 
         "pate ADDRESS --output o.csv --mechanism gnmax --sigma 1",
         "pate votes.npz --output ADDRESS --mechanism gnmax --sigma 1",
         "pate votes.npz --output ADDRESS.csv --mechanism gnmax --sigma 1",
+        "topk ADDRESS?host=/nowhere --table log --user u --item i --k 1 --epsilon 2 --delta 1e-6",
+        "topk mysql://ann:hunter2@host/name --user u --item i --k 1 --epsilon 2 --delta 1e-6",
         "plan --pate --votes ADDRESS --public-votes --epsilon 6 --delta 1e-6",
         "pate votes.npz --output o.csv --mechanism gnmax --sigma 1 --ledger ADDRESS --dataset d",
     ],
 )
 def test_passwords_in_place_of_files_are_not_printed(asked: str) -> None:
-    """An address where a file is expected (votes, output, --votes) is shown without its
-    password.
+    """An address where a file is expected (votes, output, --votes), or of a log that cannot be
+    read, is shown without its password.
     """
     result = dpselect(asked.replace("ADDRESS", "postgresql://user:hunter2@host/db"))
     assert result.exit_code != 0
