@@ -19,6 +19,7 @@ from accounting.ledger import Ledger
 URL = "sqlite:///privacy.db"
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 VECTOR = dps.OneshotTopK(k=10, noise="gaussian", scale=23.2, sensitivity=ONE)
+CHOICE = dps.CanonicalTopK(k=10, epsilon=0.0866)
 HISTOGRAM = dps.SparseHistogram(k=2, scale=30.0, delta=1e-8, sensitivity=ONE)
 HORIZON = dps.ContinualTopK(k=2, periods=4, count="running", scale=20.0, delta=1e-9)
 PICKS = dps.LimitedDomain(k=3, kbar=10, epsilon=0.06, delta=1e-9)
@@ -117,3 +118,26 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(ledger: Ledger, more: A
     if "order" in more:
         told(f"ledger quota {here} --name rho --rho 9")
         assert {"half", "rho"} == {quota.name for quota, _ in ledger.quotas("d").standing()}
+
+
+@pytest.mark.slow
+def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) -> None:
+    """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before
+    it is charged.
+    """
+    log, items = tmp_path / "log.csv", tmp_path / "items.txt"
+    log.write_text("who,where\n" + "".join(f"u{n},place{n % 20}\n" for n in range(200)))
+    items.write_text("item\n" + "".join(f"place{n}\n" for n in range(20)))
+    ledger = ["--ledger", f"sqlite:///{tmp_path}/privacy.db", "--dataset", "d"]
+    told("ledger", "init", *ledger, "--epsilon", 1, "--delta", "1e-6", "--only", CHOICE.to_json())
+    asked = ["topk", log, "--user", "who", "--item", "where", "--k", 10, "--releases", 30, *ledger]
+    said = told(*asked, "--domain", items, "--mechanism", "canonical_top_k")
+    assert "left: 29 more releases like this one" in said
+    assert "CanonicalTopK" in said
+    assert "error:" in told(*asked, "--mechanism", "limited_domain", status=2)
+    with Ledger.open(ledger[1]) as opened:
+        assert opened.total("d").spent == acc.price.Price(10**12, 0)
+        paid = [entry.curve for entry in opened.entries("d") if entry.action == "charge"]
+    assert len(paid) == 1
+    assert acc.Curve.from_json(str(paid[0])).pure_epsilon == pytest.approx(0.0866, rel=1e-9)
+
