@@ -121,23 +121,25 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(ledger: Ledger, more: A
 
 
 @pytest.mark.slow
-def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) -> None:
+def test_topk_takes_its_part_of_a_ledger_of_declared_releases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before
     it is charged.
     """
-    log, items = tmp_path / "log.csv", tmp_path / "items.txt"
-    log.write_text("who,where\n" + "".join(f"u{n},place{n % 20}\n" for n in range(200)))
-    items.write_text("item\n" + "".join(f"place{n}\n" for n in range(20)))
-    ledger = ["--ledger", f"sqlite:///{tmp_path}/privacy.db", "--dataset", "d"]
-    told("ledger", "init", *ledger, "--epsilon", 1, "--delta", "1e-6", "--only", CHOICE.to_json())
-    asked = ["topk", log, "--user", "who", "--item", "where", "--k", 10, "--releases", 30, *ledger]
-    said = told(*asked, "--domain", items, "--mechanism", "canonical_top_k")
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"u{n},place{n % 20}\n" for n in range(200))
+    Path("log.csv").write_text(f"who,where\n{rows}")
+    Path("items.txt").write_text("item\n" + "".join(f"place{n}\n" for n in range(20)))
+    ledger = "--ledger sqlite:///privacy.db --dataset d"
+    told(f"ledger init {ledger} --epsilon 1 --delta 1e-6 --only '{CHOICE.to_json()}'")
+    asked = f"topk log.csv --user who --item where --k 10 --releases 30 {ledger}"
+    said = told(f"{asked} --domain items.txt --mechanism canonical_top_k")
     assert "left: 29 more releases like this one" in said
     assert "CanonicalTopK" in said
-    assert "error:" in told(*asked, "--mechanism", "limited_domain", status=2)
-    with Ledger.open(ledger[1]) as opened:
+    assert "error:" in told(f"{asked} --mechanism limited_domain", status=2)
+    with Ledger.open("sqlite:///privacy.db") as opened:
         assert opened.total("d").spent == acc.price.Price(10**12, 0)
         paid = [entry.curve for entry in opened.entries("d") if entry.action == "charge"]
     assert len(paid) == 1
     assert acc.Curve.from_json(str(paid[0])).pure_epsilon == pytest.approx(0.0866, rel=1e-9)
-
