@@ -507,9 +507,11 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:
             instead = (
-                "leave them out" if self.values else "ask for cell_probabilities or leave them out"
+                "Leave values out"
+                if self.values
+                else "Ask for cell_probabilities, or leave value_scale out"
             )
-            raise NoClosedForm(f"released values have a density, not probabilities: {instead}")
+            raise NoClosedForm(f"released values have a density, not probabilities. {instead}")
         return self._chosen(scores)
 
     def _chosen(self, scores: Scores) -> dict[Any, float]:

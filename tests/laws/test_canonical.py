@@ -410,7 +410,7 @@ def test_values_have_no_probabilities_and_no_batch() -> None:
         valued.select_many([few])
     two = dps.Sensitivity(l0=2)
     shown = OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=two, values=True)
-    with pytest.raises(dps.errors.NoClosedForm, match="Leave them out"):
+    with pytest.raises(dps.errors.NoClosedForm, match="Leave values out"):
         shown.probabilities(counts(few, two))
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
         shown.cell_probabilities(counts(few, two), [2.0])

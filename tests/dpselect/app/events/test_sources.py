@@ -223,7 +223,7 @@ def test_errors_of_streams_show_no_row() -> None:
     refused(pa.RecordBatchReader.from_batches(schema, broken()), "pyarrow table cannot be read")
     refused(pa.chunked_array([[SECRET]]), "cannot be read")
     refused([], "holds no file")
-    refused("-", "state format=")
+    refused("-", "State format=")
     refused(pl.DataFrame({"u": [1], "i": [1]}), "table='x' is for a database", table="x")
 
 
