@@ -357,7 +357,7 @@ def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_cou
             **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]},
             epsilon=1.0,
         )
-    with pytest.raises(dps.errors.InvalidRequest, match="use sparse_histogram"):
+    with pytest.raises(dps.errors.InvalidRequest, match="Use sparse_histogram"):
         dps.topk(
             pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain"
         )

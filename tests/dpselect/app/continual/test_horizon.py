@@ -952,7 +952,7 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     public = GROUPED.model_copy(update={"delta": None})
     assert GROUPED.curve == MECHANISM.model_copy(update={"scale": 4.0, "periods": 3}).curve
     other: Any = {"domain": ["c", "e"], "key": "public", "path": "public"}
-    with pytest.raises(InvalidRequest, match="state groups="):
+    with pytest.raises(InvalidRequest, match="State groups="):
         start(public, **other)
     chosen = start(public, groups=["de", "uk"], **other).close(1, CITIES, **IN_GROUPS)
     assert (chosen.groups, chosen.labels) == (("de", "uk"), ("c", "e"))

@@ -347,7 +347,7 @@ def test_what_is_not_read_there_is_refused(
     name.
     """
     frame = integers[1].selectExpr("*", "timestamp'2024-01-02' AS when")
-    with pytest.raises(EventLogError, match=f"^{next(iter(stated))}=.*Spark table.*Leave it out"):
+    with pytest.raises(EventLogError, match=f"^{next(iter(stated))}=.*Spark table.*leave it out"):
         read(frame, user="user", item="item", **stated)
 
 
