@@ -163,13 +163,15 @@ class PayerFields(Spec):
         stated = [
             name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())
         ]
-        if stated and (self.ledger is None or self.dataset is None):
-            theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
-            why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
+        missing = [name for name in ("ledger", "dataset") if getattr(self, name) is None]
+        if stated and missing:
+            theirs = ", ".join(f"{name}=" for name in stated)
+            are = "and dataset= are" if len(missing) == 2 else "is"
             raise Contradiction(
-                "ledger",
-                f"and dataset= go together. Name both to charge a ledger{why}, for example"
-                " sqlite:///privacy.db and visits",
+                missing[0],
+                f"{are} missing, but stated: {theirs}. To charge a ledger, name it and a dataset,"
+                " for example sqlite:///privacy.db and visits. In a shell, DPSELECT_LEDGER names"
+                " the ledger too",
             )
         return self
 

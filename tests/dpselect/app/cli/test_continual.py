@@ -345,7 +345,9 @@ def test_a_run_without_a_ledger_is_named_by_its_log_and_question() -> None:
     paid = told(f"run all.csv {ASKED} {LEDGER} --json")["horizon"]["key"]
     assert paid.startswith("all-")
     assert ("reserve", paid) in entries()
-    assert "--key is theirs" in " ".join(told(f"run all.csv {ASKED} --key july", 2).split())
+    assert "are missing, but stated: --key." in " ".join(
+        told(f"run all.csv {ASKED} --key july", 2).split()
+    )
     settings: Any = {"user": "who", "item": "where", "k": 2, "epsilon": 4.0, "delta": 1e-6}
     settings |= {"time": "at", "every": "day", "since": "2024-07-01", "until": "2024-07-04"}
     table = pd.read_csv("all.csv")
