@@ -410,7 +410,7 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
 
 
 def _outer(names: Iterable[str]) -> list[str]:
-    """Names of the outer fields that a record may have, one of those that differ in case only."""
+    """Names of the outer fields of a record. Names that differ in case only count once."""
     outer = dict.fromkeys(part for name in names for part in (name, name.split(".")[0]))
     return list({name.lower(): name for name in reversed(outer)}.values())
 
