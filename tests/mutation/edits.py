@@ -627,6 +627,8 @@ dpselect/app/continual/horizon.py
     dpselect/app/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
         if self._is_marked(meta, len(done) + 1): => if False:
 dpselect/app/continual/lifecycle.py
+    dpselect/app/cli/test_continual.py::test_another_logs_output_is_in_the_way_before_anything_is_drawn
+        {**question, "key": key} => question
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--state state]
         if spec.ledger is None and spec.state is not None: => if False:
     dpselect/app/release/test_tables.py::test_a_period_that_is_closed_keeps_its_groups[score-group]

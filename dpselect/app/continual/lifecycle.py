@@ -230,14 +230,16 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     question = _question(spec, "run", source=named(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
-    kept = KeptHorizon.of(horizon_file(spec), question, state)
+    key = name if spec.key is None else spec.key
+    # The made key is of the log's name, so that another log's output is in the way.
+    kept = KeptHorizon.of(horizon_file(spec), {**question, "key": key}, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(
         periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
     )
     opens = {
         "state": state,
-        "key": name if spec.key is None else spec.key,
+        "key": key,
         "label": spec.label or _LABEL,
     }
     domain = spec.catalog()

@@ -394,6 +394,16 @@ def test_each_nights_log_may_have_a_name_of_its_own(kept: str) -> None:
     assert (record["released"], record["question"]) == (second["released"], second["question"])
 
 
+def test_another_logs_output_is_in_the_way_before_anything_is_drawn() -> None:
+    """Also where the series of this log has begun without an output."""
+    told(f"run 1.csv {ASKED} --output top.csv --up-to 2024-07-02")
+    before = told(f"run all.csv {ASKED} --json --up-to 2024-07-02")["horizon"]
+    said = told(f"run all.csv {ASKED} --output top.csv --up-to 2024-07-03", 2)
+    assert "exists and is not overwritten" in said
+    with State.opened(Path(before["state"])) as state:
+        assert len(state.closed()) == 1
+
+
 @pytest.mark.slow
 def test_a_number_without_a_unit_is_called_a_score() -> None:
     """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table
