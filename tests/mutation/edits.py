@@ -798,7 +798,7 @@ dpselect/app/events/sources/formats.py
         if any(map(is_condition, names)): => if False:
         engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what) => pass
     dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
-        relation = read.format(", utf8_validation = 'replace'") => pass
+        relation = f"read_parquet({settings}, utf8_validation = 'replace')" => pass
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
     dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")

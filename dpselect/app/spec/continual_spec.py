@@ -192,7 +192,7 @@ class HorizonBudgetFields(PeriodFields):
         place=60,
     )
     relation: Relation = option(
-        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
         "add_remove",

@@ -169,7 +169,7 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     """Part of the budget: the probability that may fall outside epsilon."""
     relation: Relation
-    """Difference of neighboring logs. Add or remove one user (add_remove), or replace one user's
+    """Difference of neighboring logs: add or remove one user (add_remove), or replace one user's
     data (replace_one)."""
 
 class TopKKeywords(
@@ -221,7 +221,7 @@ class TopKKeywords(
     """Range to which each user's sum of each item is cut: 0 to HIGH, or LOW to HIGH if it may be
     negative (-50,50)."""
     relation: Relation
-    """Difference of neighboring logs. Add or remove one user (add_remove), or replace one user's
+    """Difference of neighboring logs: add or remove one user (add_remove), or replace one user's
     data (replace_one)."""
     with_counts: Flag
     """Also release a noisy number of users of every item, with an interval. It takes a part of
@@ -342,7 +342,7 @@ class PlanKeywords(
     item: Column | Sequence[Column] | None
     """Column of items, if shape= is a log. Several make up one item."""
     relation: Relation | None
-    """Difference of neighboring logs. Add or remove one user (add_remove), or replace one user's
+    """Difference of neighboring logs: add or remove one user (add_remove), or replace one user's
     data (replace_one)."""
     max_items_per_user: Count | None
     """Most items to keep of each user (in each group), chosen by a salted hash."""

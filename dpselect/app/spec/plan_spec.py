@@ -218,7 +218,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         many=True,
     )
     relation: Relation | None = option(
-        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
     )

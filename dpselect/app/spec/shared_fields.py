@@ -548,7 +548,7 @@ class LogFields(TimeFields, GroupFields, CatalogFields, ItemFields):
         parse=value_clip_of,
     )
     relation: Relation = option(
-        "Difference of neighboring logs. Add or remove one user (add_remove), or replace one"
+        "Difference of neighboring logs: add or remove one user (add_remove), or replace one"
         " user's data (replace_one).",
         "Privacy",
         "add_remove",

@@ -483,8 +483,8 @@ def parquet(engine: Engine, given: Given) -> Rows:
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file. Say what it is with format=")
-    read = f"read_parquet({located(path)}, hive_partitioning = false, filename = false{{}})"
-    relation = read.format("")
+    settings = f"{located(path)}, hive_partitioning = false, filename = false"
+    relation = f"read_parquet({settings})"
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
     known = _known_as(
@@ -497,7 +497,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
         alone = {role: place for role, place in places.items() if not is_condition(role)}
         rest = selected(engine, relation, alone, given.asked.without(places.keys() - alone), what)
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what)
-        relation = read.format(", utf8_validation = 'replace'")
+        relation = f"read_parquet({settings}, utf8_validation = 'replace')"
     log = selected(engine, relation, places, given.asked, what)
     if "time" in found:
         place, fields = found["time"]

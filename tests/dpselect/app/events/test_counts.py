@@ -157,8 +157,8 @@ def test_an_interrupt_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_temporary_folder_with_pattern_characters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A temporary folder whose name looks like a pattern or holds a quote is taken literally."""
-    odd = tmp_path / "t[a]*?'x"
+    """A temporary folder is taken literally: its name may look like a pattern, or hold quotes."""
+    odd = tmp_path / "t[a]*?'{x}"
     odd.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
     for kind in ("csv", "json_packed", "parquet"):
