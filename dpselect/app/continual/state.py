@@ -142,13 +142,11 @@ CREATE TABLE IF NOT EXISTS measured_{number} (
 );
 """.replace("PLAIN", _PLAIN)
 # Labels are compared as text: integers and text of one label are one, whatever the column is in one
-# period and in another. A user who is written 7 in one period and 7.0 in another, as pandas writes
-# integers where one is missing, is one user. A keyed hash of the label is stored, nested as in
-# HMAC.
-_FRESH: Final = r"""
-CREATE OR REPLACE TEMP TABLE fresh AS WITH read AS (SELECT i, CASE
-WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END AS u
-FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})),
+# period and in another. A keyed hash of the label is stored, nested as in HMAC.
+_FRESH: Final = """
+CREATE OR REPLACE TEMP TABLE fresh AS WITH read AS (
+    SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation}
+),
 hashed AS (
     SELECT u, unhex(sha256($key || sha256($key || u))) AS h FROM (SELECT DISTINCT u FROM read)
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast, final
 
 from dpselect.app.events import spark
-from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double
+from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double, matches
 from dpselect.app.events.engine import Engine, opened
 from dpselect.app.events.file_options import normalized
 from dpselect.app.events.not_pickled import NotPickled
@@ -119,7 +119,8 @@ def written_alike(log: Rows, given: Given, dialect: Dialect) -> Rows:
 
     Texts that the file writes for a missing value are null. With several items in one field, there
     is one event for each. Labels that stand for no label are null, normal forms are applied, and a
-    label of several columns is one CSV record.
+    label of several columns is one CSV record. A user 7.0 is the user 7, because pandas writes
+    integers so where one of the column is missing.
 
     A number or a time does not depend on any text that the caller chose. A value that is not one
     refuses the log, so otherwise a caller could ask whether the log has some text.
@@ -145,6 +146,10 @@ def written_alike(log: Rows, given: Given, dialect: Dialect) -> Rows:
                 shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
             columns.append(shown)
         sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    if written := [role for role in given.asked.parts("user") if kinds[role] == "str"]:
+        columns = [_whole(SHORT[role], dialect) for role in written]
+        every = [*passed, *(SHORT[role] for role in kinds if role not in written)]
+        sql = f"SELECT {', '.join([*every, *columns])} FROM ({sql})"
     for whole in ("user", "item"):
         if len(parts := given.asked.parts(whole)) > 1:
             others = [SHORT[role] for role in kinds if role not in parts]
@@ -183,6 +188,15 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
         f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}"
         if stated
         else f"{name} AS {name}"
+    )
+
+
+def _whole(name: str, dialect: Dialect) -> str:
+    """SQL of a column of users as text, with 7 for 7.0."""
+    whole = matches(name, "-?[0-9]+[.]0+", dialect)
+    return (
+        f"CASE WHEN {name} LIKE '%.0%' AND {whole} THEN split_part({name}, '.', 1) ELSE {name} END"
+        f" AS {name}"
     )
 
 

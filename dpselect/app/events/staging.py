@@ -32,7 +32,6 @@ from dpselect.app.events.sources.base import (
     refused,
 )
 from dpselect.app.events.spark import Cluster
-from dpselect.errors import EventLogError
 
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _SHOWN = 5  # examples
@@ -153,8 +152,6 @@ def prepared(
         log.how,
         log.nothing,
     )
-    if isinstance(engine, Engine):  # a cluster has read no files
-        refuse_two_spellings(engine, log, given.asked)
     return tables, staged
 
 
@@ -195,44 +192,6 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
         f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the"
         f" header{remedy}"
     )
-
-
-_POINT_ZERO = "'-?[0-9]+[.]0+'"
-
-
-def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
-    """Refuse files of which one writes a user 1 and another 1.0, because one person would be two.
-
-    pandas writes integers as 1.0 if one in the column is missing. Within one file 1 and 1.0 are two
-    users. The files are checked as they are, without conditions or time range.
-    """
-    if len(log.texts) < 2:
-        return
-    files = list(enumerate(log.texts))
-    for role in asked.parts("user"):
-        name = SHORT[role]
-        tagged = " UNION ALL ".join(
-            f"SELECT {at} AS f, CAST({name} AS VARCHAR) AS u FROM ({sql})" for at, sql in files
-        )
-        if not engine.run(
-            f"SELECT coalesce(bool_or(u LIKE '%.0%'), false) FROM ({tagged})", what=log.what
-        )[0][0]:
-            continue
-        engine.run(
-            "CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, split_part(u, '.', 1) AS u"
-            f" FROM ({tagged}) WHERE regexp_full_match(u, {_POINT_ZERO})",
-            what=log.what,
-        )
-        if engine.run(
-            f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.u = spelt.u AND t.f <> spelt.f LIMIT 1",
-            what=log.what,
-        ):
-            raise EventLogError(
-                f"user={asked.columns[role]!r} of {log.what} is written in two ways: one file has"
-                " whole numbers, and another the same with .0, as pandas writes them where one is"
-                " missing. Write them alike in all files: in pandas, cast the column to Int64"
-                " before it is written"
-            )
 
 
 def _report(
@@ -320,7 +279,6 @@ def split(
                 f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what
             )
             given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
-        refuse_two_spellings(engine, log, given.asked)
         nothing = (
             f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)}"
             " WHERE false)"

@@ -293,7 +293,6 @@ class Rows:
         kept: "kept", a column that is true if an event satisfies all conditions, once it is
             `judged`; "" before, or if there are none.
         apart: SQL of the reason why an event is not counted, once it is `shaped`.
-        texts: the query for each of several files whose labels are text, as they are written there.
         how: how fields are found, in words, if that is not plain.
     """
 
@@ -306,7 +305,6 @@ class Rows:
     nothing: frozenset[str] = frozenset()
     kept: str = ""
     apart: str = ""
-    texts: tuple[str, ...] = ()
     how: str = ""
 
 

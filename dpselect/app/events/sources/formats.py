@@ -167,9 +167,7 @@ class Delimited:
             " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
             " false, hive_partitioning = false)"
         )
-        return Rows(
-            sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how
-        )
+        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """A copy with the only delimiter under which the header has all these names, or itself.
@@ -404,9 +402,7 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
     refused = f"CASE {' '.join(bad)} END AS refused"
     text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
-    return Rows(
-        text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,)
-    )
+    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused")
 
 
 def _outer(names: Iterable[str]) -> list[str]:
@@ -513,9 +509,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
         ][0]
         or 0
     )
-    return replace(
-        log, size=count * BYTES_PER_ROW, texts=(log.sql,) if "str" in log.kinds.values() else ()
-    )
+    return replace(log, size=count * BYTES_PER_ROW)
 
 
 def _replaces(engine: Engine, what: str) -> bool:
@@ -712,7 +706,6 @@ def _several(engine: Engine, given: Given) -> Rows:
         nothing=frozenset.intersection(*(part.nothing for part in parts)),
         bad="refused" if any(part.bad for part in parts) else "",
         kept="kept" if given.where else "",
-        texts=tuple(part.sql for part in parts if part.texts),
     )
 
 
@@ -790,7 +783,7 @@ def _one(
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
     sql = f"SELECT *{columns} FROM ({part.sql})"
-    return judged(replace(part, sql=sql, kinds=kinds, texts=(sql,) if part.texts else ()), given)
+    return judged(replace(part, sql=sql, kinds=kinds), given)
 
 
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
@@ -836,9 +829,5 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     made = []
     for part in parts:
         sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
-        made.append(
-            replace(
-                part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)
-            )
-        )
+        made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}))
     return made

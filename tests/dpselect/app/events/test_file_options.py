@@ -255,27 +255,25 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
         refused(path, "normalize=", **COLUMNS, normalize=wrong)
 
 
-def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
-    """One user would be two: refused with the remedy, whatever is asked for; within one file text
-    is what it says.
+def test_a_user_7_0_is_the_user_7(tmp_path: Path) -> None:
+    """In one file and in several of any kind, in parts of users, and whatever else is asked for;
+    items, and texts that are no whole numbers, are what they say.
     """
-    for name, users in (("a", "1"), ("b", "1.0"), ("c", "2.0"), ("both", "1,9\n1.0")):
-        (tmp_path / f"{name}.csv").write_text(f"user_id,item_id\n{users},9\n")
-    (tmp_path / "d.jsonl").write_text('{"user_id": "1", "item_id": "9"}')
-    a, b, c, both, d = (
-        tmp_path / name for name in ("a.csv", "b.csv", "c.csv", "both.csv", "d.jsonl")
-    )
-    refused([a, b], r"user_id.* in two ways.*Int64", **COLUMNS)
-    stated: list[dict[str, Any]] = [
-        {"max_items_per_user": 1},
-        {"normalize": "nfc", "null": "1.0"},
-        {"split": ";"},
-        {"where": "item_id = none"},
-    ]
-    for said in stated:
-        refused([d, b], "in two ways", **COLUMNS, **said)
-    assert counted([a, c]) == counted(both) == {"9": 2}
-    assert counted([a, b], user="item_id", item="user_id") == {"1": 1, "1.0": 1}
+    names = ("a.csv", "b.csv", "both.csv", "c.jsonl", "d.parquet")
+    a, b, both, c, d = (tmp_path / name for name in names)
+    for path, users in ((a, ["1"]), (b, ["1.00"]), (both, ["1", "1.0", "-2.0", "-2"])):
+        path.write_text("user_id,item_id\n" + "".join(f"{user},9\n" for user in users))
+    c.write_text('{"user_id": 1, "item_id": "9"}')
+    pd.DataFrame({"user_id": [1], "item_id": ["9"]}).to_parquet(d)
+    for log in (b, [a, b], [c, b], [d, b], pd.DataFrame({"user_id": ["1", "1.0"], "item_id": "9"})):
+        assert counted(log) == {"9": 1}
+    assert counted(both) == {"9": 2}
+    for said in ({"max_items_per_user": 1}, {"normalize": "nfkc"}, {"split": ";"}):
+        assert counted([both, b, d], **said) == {"9": 2}
+    assert counted([a, b], user="item_id", item="user_id") == {"1": 1, "1.00": 1}
+    others = ["1.5", "1.0.0", "v1.0", "1.", ".0", "1.0 ", "1e1.0", "+1.0", "1.0\n"]
+    frame = pd.DataFrame({"user_id": [*others, "1"], "item_id": "9"})
+    assert counted(frame) == {"9": len(others) + 1}
 
 
 # -- how people write them -------------------------------------------------------------------------

@@ -390,7 +390,7 @@ def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any
     items is several events.
     """
     columns = {
-        "user": ["a", "b", "NULL", "", None, "c", "d"],
+        "user": ["a", "7", "NULL", "", None, "7.0", "d"],
         "item": ["x.|y", "x.|", "y", "x", "y", None, "NULL.|z.|z"],
         "other": [1, -1, 2, 1, 1, 1, -1],
         "paid": [1.0, -1.0, 2.5, 1.0, 1.0, float("nan"), -1.0],
