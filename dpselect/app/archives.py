@@ -28,12 +28,12 @@ def members_of(
     Raises:
         zipfile.BadZipFile: it is no archive.
     """
-    found, tail = 0, b""
+    count, tail = 0, b""
     while piece := stream.read(_PIECE):  # before the list is read, which takes a kilobyte for each
-        seen = tail + piece
-        found += seen.count(_ENTRY)
-        tail = seen[1 - len(_ENTRY) :]
-    if found > _MOST_ENTRIES:
+        window = tail + piece
+        count += window.count(_ENTRY)
+        tail = window[1 - len(_ENTRY) :]
+    if count > _MOST_ENTRIES:
         refuse(f"it has more than {_MOST_ENTRIES:,} members, the most that are read. Save it anew")
     archive = zipfile.ZipFile(stream)
     members = archive.infolist()

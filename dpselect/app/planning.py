@@ -20,7 +20,7 @@ from accounting.registry import kind_of
 from dpselect.app.release.preview import Described, Preview, of_release, of_series, of_shares
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
-from dpselect.app.spec.base import asked_by
+from dpselect.app.spec.base import takes_fields_of
 from dpselect.app.spec.shared_fields import opened_ledger
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dpselect.mechanisms.continual_top_k import ContinualTopK
     from dpselect.pate.plan import TrialVotes, VotesModel
 
-_KNOWN = (
+_SHAPES = (
     "zipf:EXPONENT, uniform, the name of a file with public counts, or that of a public log with"
     " user= and item="
 )
@@ -54,7 +54,7 @@ def plan(
     pate: Literal[False] = False,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    **asked: Unpack[PlanKeywords],
+    **fields: Unpack[PlanKeywords],
 ) -> TopKPlan: ...
 
 
@@ -68,11 +68,11 @@ def plan(
     pate: bool = False,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    **asked: Unpack[PlanKeywords],
+    **fields: Unpack[PlanKeywords],
 ) -> Plan: ...
 
 
-@asked_by(PlanSpec)
+@takes_fields_of(PlanSpec)
 def plan(
     budget: acc.Budget | None = None,
     k: Any = None,
@@ -80,7 +80,7 @@ def plan(
     *,
     profile: Profile | None = None,
     sensitivity: Sensitivity | None = None,
-    **asked: Any,
+    **fields: Any,
 ) -> Plan:
     """Forecast the mechanism, quality and cost of a release, before any data are read.
 
@@ -90,7 +90,7 @@ def plan(
 
     Args:
         budget: budget of all releases together, in place of `epsilon`, `delta` and `rho`.
-        asked: the fields of `dpselect.app.spec.PlanSpec`.
+        fields: the fields of `dpselect.app.spec.PlanSpec`.
         profile: public description of the data, in place of `shape` and the options that go with
             it: `Profile.zipf`, `Profile.of_counts(..., public=True)` or `Profile.of_log`.
         sensitivity: sensitivity of scores of your own to one user, in place of `relation` and
@@ -116,11 +116,11 @@ def plan(
                 f"budget must be an accounting.Budget, not {type(budget).__name__}:"
                 " Budget(epsilon=1, delta=1e-6), say"
             )
-        stated = [name for name in ("epsilon", "delta", "rho") if asked.get(name) is not None]
-        if stated:
-            raise InvalidRequest(f"budget= says what {stated[0]}= says. Leave one of them out")
-        asked |= {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
-    spec = PlanSpec(k=k, releases=releases, **asked)
+        names = [name for name in ("epsilon", "delta", "rho") if fields.get(name) is not None]
+        if names:
+            raise InvalidRequest(f"budget= says what {names[0]}= says. Leave one of them out")
+        fields |= {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
+    spec = PlanSpec(k=k, releases=releases, **fields)
     if profile is not None:
         if not isinstance(profile, Profile):
             raise InvalidRequest(
@@ -139,9 +139,9 @@ def plan(
             "log",
             "public",
         )
-        if said := spec.given(*of_shape) | file_options(spec):
+        if repeated := spec.stated_values(*of_shape) | file_options(spec):
             raise InvalidRequest(
-                f"profile= says what {next(iter(said))}= says. Leave one of them out"
+                f"profile= says what {next(iter(repeated))}= says. Leave one of them out"
             )
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(
@@ -231,9 +231,11 @@ def _of_scores(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of scores of another kind, and a function from a kind's name to the choice."""
-    if stated := spec.given("relation", "max_items_per_user", "groups", "with_counts", "ledger"):
+    if unsupported := spec.stated_values(
+        "relation", "max_items_per_user", "groups", "with_counts", "ledger"
+    ):
         raise InvalidRequest(
-            f"sensitivity= is of scores of your own. Leave {next(iter(stated))}= out"
+            f"sensitivity= is of scores of your own. Leave {next(iter(unsupported))}= out"
         )
     k = most(profile, spec) if spec.k == "all" else spec.k
     listed = None if spec.unknown_domain else profile.size
@@ -268,10 +270,10 @@ def _of_counts(
 
 def _question(spec: PlanSpec, profile: Profile, budget: acc.Budget, kind: Any) -> Question:
     """The question that `topk` will answer, with public lists of which only the sizes are known."""
-    asked = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
+    fields = {name: getattr(spec, name) for name in _SHARED if getattr(spec, name) is not None}
     lists = dict[str, tuple[str, ...]]()
     if (groups := groups_of(spec)) is not None:
-        asked |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
+        fields |= {"group": "group", "max_groups_per_user": groups.max_groups_per_user}
         lists = {"groups": tuple(map(str, range(groups.count)))}
     listed = None if spec.unknown_domain else profile.size
     if budget.is_about_attacks and listed is None:
@@ -280,23 +282,23 @@ def _question(spec: PlanSpec, profile: Profile, budget: acc.Budget, kind: Any) -
             " log. State epsilon= and delta=, or a public list of items"
         ).at("unknown_domain")
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None, "rho": budget.rho}
-    one = TopKSpec(user="user", item="item", mechanism=kind, **asked, **money)
+    release = TopKSpec(user="user", item="item", mechanism=kind, **fields, **money)
     domain = None if listed is None else range(listed)
-    found = Question("the log", one, one.reading(**lists), budget, domain)
-    found.require()
-    return found
+    question = Question("the log", release, release.reading(**lists), budget, domain)
+    question.require()
+    return question
 
 
-def preview(spec: PlanSpec, planned: Plan) -> Preview | None:
+def preview(spec: PlanSpec, plan: Plan) -> Preview | None:
     """The forecast of each group under a plan, and under other questions.
 
     Args:
-        planned: the plan for the spec.
+        plan: the plan for the spec.
     """
     profile, budget, groups = profile_of(spec), spec.budget, groups_of(spec)
     names = tuple(sorted(spec.group_users or {}, key=lambda name: -(spec.group_users or {})[name]))
     data = Described(profile, groups, names)
-    if isinstance(planned, TopKPlan):
+    if isinstance(plan, TopKPlan):
         question = _question(spec, profile, budget, spec.mechanism)
         return of_release(question, choose(question, _payer(spec, budget)[0]), data, compared=True)
     fitted = partial(_fitted, spec, profile)
@@ -355,8 +357,8 @@ def groups_of(spec: PlanSpec) -> Groups | None:
         users = spec.users or sum(sizes.values())
         return of_shares(sorted((size / users for size in sizes.values()), reverse=True), bound)
     more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
-    stated = {name: value for name, value in more.items() if value is not None}
-    return Groups(count=count, max_groups_per_user=bound, **stated)
+    settings = {name: value for name, value in more.items() if value is not None}
+    return Groups(count=count, max_groups_per_user=bound, **settings)
 
 
 def most(profile: Profile, spec: PlanSpec) -> int:
@@ -411,7 +413,7 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     from dpselect.app.labeling.votes_file import VotesFile
     from dpselect.pate.plan import VotesModel
 
-    numbers = spec.given(
+    numbers = spec.stated_values(
         *(name for name in VotesModel.model_fields if name in PlanSpec.model_fields)
     )
     if spec.votes is not None:
@@ -431,8 +433,8 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
         raise InvalidRequest(
             "public_votes= declares what votes= names. Name a file, votes=, or leave it out"
         )
-    needed = [name for name, field in VotesModel.model_fields.items() if field.is_required()]
-    if missing := [f"{name}=" for name in needed if name not in numbers]:
+    required = [name for name, field in VotesModel.model_fields.items() if field.is_required()]
+    if missing := [f"{name}=" for name in required if name not in numbers]:
         raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
     return VotesModel(**numbers)
 
@@ -441,22 +443,22 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 
 
 # What a shape says by itself, and its fields therefore may not.
-_SAID_BY = {
+_EXCLUDED = {
     "a made-up law": ("user", "item", "column", "log", "public", *FileFields.model_fields),
     "a file of counts": ("items", "users", *FileFields.model_fields),
     "a log": ("items", "users", "items_per_user", "column"),
 }
 
 
-def _require_said_once(spec: PlanSpec, kind: str) -> None:
+def _require_stated_once(spec: PlanSpec, kind: str) -> None:
     """Refuse fields that repeat the shape, or that do not apply to it."""
-    held = spec.given(
-        *(name for name in _SAID_BY[kind] if name not in FileFields.model_fields)
+    values = spec.stated_values(
+        *(name for name in _EXCLUDED[kind] if name not in FileFields.model_fields)
     ) | file_options(spec)
-    if stated := [f"{name}=" for name in held if name in _SAID_BY[kind]]:
-        does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
+    if names := [f"{name}=" for name in values if name in _EXCLUDED[kind]]:
+        subject = f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not go"
         raise InvalidRequest(
-            f"{does} with {kind}, shape={masked(str(spec.shape))}. Leave out one or the other"
+            f"{subject} with {kind}, shape={masked(str(spec.shape))}. Leave out one or the other"
         )
 
 
@@ -468,9 +470,9 @@ def profile_of(spec: PlanSpec) -> Profile:
             declared public.
     """
     if spec.shape is None:
-        raise InvalidRequest(f"no shape is stated. Give shape=, one of {_KNOWN}")
+        raise InvalidRequest(f"no shape is stated. Give shape=, one of {_SHAPES}")
     if spec.kind_of_shape in ("zipf", "uniform"):
-        _require_said_once(spec, "a made-up law")
+        _require_stated_once(spec, "a made-up law")
         if spec.items is None or spec.users is None:
             raise InvalidRequest(
                 f"shape={spec.shape} needs items= and users=: how many there are, roughly"
@@ -481,8 +483,8 @@ def profile_of(spec: PlanSpec) -> Profile:
     shape = spec.shape
     missing = "\0" in shape or not os.access(shape, os.F_OK)
     if missing and (":" in shape or Path(shape).suffix == ""):
-        raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_KNOWN}")
-    _require_said_once(spec, "a log" if spec.is_log else "a file of counts")
+        raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_SHAPES}")
+    _require_stated_once(spec, "a log" if spec.is_log else "a file of counts")
     if not spec.is_log:
         return Profile.of_csv(
             shape, spec.column, public=spec.public, items_per_user=spec.items_per_user
@@ -502,8 +504,8 @@ def exponent_of(spec: PlanSpec) -> float:
             raise InvalidRequest("shape=uniform takes nothing after a colon")
         return 0.0
     with suppress(ValueError):
-        if 0 <= (found := float(exponent)) < math.inf:
-            return found
+        if 0 <= (value := float(exponent)) < math.inf:
+            return value
     rule = "after zipf: comes the exponent, a number >= 0, zipf:1.1 for example"
     raise InvalidRequest(f"shape={spec.shape!r} is refused: {rule}")
 
@@ -555,29 +557,29 @@ def enough(
             f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items"
         )
     name, low, high = ("users", 10.0, 1e9) if budgeted else ("epsilon", 1e-3, 1e2)
-    known = profile if profile is not None or budgeted else profile_of(spec)
+    fixed = profile if profile is not None or budgeted else profile_of(spec)
 
     def expected(amount: float) -> float:
         tried_on = spec.model_copy(
             update={name: round(amount) if budgeted else amount, "compare": None}
         )
-        paid = tried_on.budget if budget is None else budget
-        plan = _releases(tried_on, known or profile_of(tried_on), paid, sensitivity, _SEARCHED)
+        total = tried_on.budget if budget is None else budget
+        plan = _releases(tried_on, fixed or profile_of(tried_on), total, sensitivity, _SEARCHED)
         return plan.recommended.expected.recall
 
-    def found(amount: float) -> float:
+    def recall_at(amount: float) -> float:
         with suppress(InvalidRequest, CalibrationError):  # nothing is found for so little
             return expected(amount)
         return 0.0
 
     if (reached := expected(high)) < recall:  # what is refused for so much is refused for any
-        finds = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
+        outcome = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
         raise InvalidRequest(
-            f"recall={recall:g} is out of reach: {finds}. Ask for less, or for fewer items"
+            f"recall={recall:g} is out of reach: {outcome}. Ask for less, or for fewer items"
         )
     for _ in range(_STEPS):
         middle = float(f"{math.sqrt(low * high):.3g}")
         if not low < middle < high or high < 1.03 * low:
             break
-        low, high = (low, middle) if found(middle) >= recall else (middle, high)
+        low, high = (low, middle) if recall_at(middle) >= recall else (middle, high)
     return spec.model_copy(update={name: round(high) if budgeted else high})

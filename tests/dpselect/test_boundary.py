@@ -350,15 +350,15 @@ def test_every_option_that_touches_rows_is_asked_here() -> None:
     stated = {name for config in TOPK.values() for name in config} | {
         name for _, config in OF_FILES.values() for name in config
     }
-    assert {name for name in TopKSpec.model_fields if TopKSpec.said(name, "rows")} <= stated | set(
-        ASKED
-    )
+    assert {
+        name for name in TopKSpec.model_fields if TopKSpec.option_metadata(name, "rows")
+    } <= stated | set(ASKED)
     kept = {name for config in CONTINUAL.values() for name in config} | {*ASKED, *WINDOW, "every"}
     own = {
         name
         for spec in (ContinualSpec, CloseSpec)
         for name in spec.model_fields
-        if spec.said(name, "rows")
+        if spec.option_metadata(name, "rows")
     }
     assert own - TopKSpec.model_fields.keys() <= kept
     assert Reading.model_fields.keys() <= stated | set(ASKED) | {

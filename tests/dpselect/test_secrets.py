@@ -233,7 +233,7 @@ def shown(one: Any) -> Iterator[tuple[str, str]]:
 
 # What exists to hold what was read: its attributes have it, and nothing prints or pickles it.
 HOLDS: dict[str, str] = {
-    "Given": "what a source is read by: it has the log, and goes with the reading",
+    "SourceRequest": "what a source is read by: it has the log, and goes with the reading",
     "Rows": "a query of the engine that names the log's file; it goes with the reading",
     "ByPeriod": "how periods are released: it has the log, and goes with the release",
     "Store": "connections to a ledger, whose engine has the password",

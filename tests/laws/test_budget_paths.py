@@ -88,7 +88,7 @@ def _labeled(session: dps.Session, folder: Path) -> None:
         key=folder.name,
         batch_size=2,
     )
-    with Labeling.held(folder):
+    with Labeling.lock(folder):
         job.run()
     assert len(job.answers) == 5
 

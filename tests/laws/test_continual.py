@@ -809,7 +809,7 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     lowest = np.minimum(lowest, single if counts[1] else np.inf)
     found = norm.sf((lowest - counts[1]) / 1.5)
     chance = float(norm.pdf(z) @ np.where((first > single) & (counts[0] > 0), 1.0, found)) * 1e-3
-    kept = memory._kept.value
+    kept = memory._state.value
     assert kept is not None
     mine = [place for label, place in kept.places.items() if str(label).startswith("item")]
     spread = kept.means.values[2:, mine].std(axis=1)

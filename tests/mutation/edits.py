@@ -533,8 +533,8 @@ dpselect/app/cli/out.py
         target = console or Console(stderr=True) => target = console or Console()
 dpselect/app/cli/ledger.py
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
-        ledger.release(spec.dataset, key, **made) => pass
-        if opened.state == "reserved": => if False:
+        ledger.release(spec.dataset, key, **claim) => pass
+        if receipt.state == "reserved": => if False:
         or mechanism.curve != curve => or False
 dpselect/mechanisms/continual_top_k.py
     laws/test_continual.py::test_the_curve_is_that_of_the_norm
@@ -594,7 +594,7 @@ dpselect/app/continual/history.py
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
         vectors.known |= (true > 0) & (noisy > => vectors.known |= (noisy >
     dpselect/app/continual/test_history.py::test_a_draw_that_fails_closes_it
-        self._kept.value = None¶            if isinstance => if isinstance
+        self._state.value = None¶            if isinstance => if isinstance
                 self.check(scores)¶        return session.publish( =>         return session.publish(
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
                 return self._mechanism.curve
@@ -608,7 +608,7 @@ dpselect/app/continual/horizon.py
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
     dpselect/app/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
         if then != now: => if False:
-        int(period), _unread(asked))) is not None: => int(period), _unread(asked))) is not None and False:
+        int(period), _unread(checked))) is not None: => int(period), _unread(checked))) is not None and False:
     dpselect/app/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
         int(period), read)) is not None: => int(period), read)) is not None and False:
     dpselect/app/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
@@ -618,14 +618,14 @@ dpselect/app/continual/horizon.py
     dpselect/app/continual/test_horizon.py::test_a_voided_horizon_is_refused_for_ever
         if receipt is not None and receipt.state == "void": => if False:
     laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
-        passed &= touched[place] => pass
+        passing &= touched[place] => pass
     dpselect/app/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
-        for closed in done[last - 1 :]: => for closed in done[-1:]:
+        for closed in releases[last - 1 :]: => for closed in releases[-1:]:
     dpselect/app/cli/test_continual.py::test_a_series_is_charged_to_the_quarter_that_it_lies_in
         if len(periods) == 1: => if periods:
         [self._account[1], self._key, *self._period] => [self._account[1], self._key]
     dpselect/app/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
-        if self._is_marked(meta, len(done) + 1): => if False:
+        if self._is_marked(meta, len(releases) + 1): => if False:
 dpselect/app/continual/lifecycle.py
     dpselect/app/cli/test_continual.py::test_another_logs_output_is_in_the_way_before_anything_is_drawn
         {**question, "key": key} => question
@@ -649,7 +649,7 @@ dpselect/app/continual/state.py
     laws/test_continual.py::test_measurements_are_the_exact_gaussian_on_the_grid
         by_name("gaussian"), @mechanism.scale * unit, grid)
     dpselect/app/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
-        if drawn != rows.size: => if False:
+        if count != rows.size: => if False:
     dpselect/app/continual/test_horizon.py::test_other_users_are_refused
         if now != then[name]: => if False:
     dpselect/app/continual/test_horizon.py::test_the_state_holds_no_id_and_its_key_lies_beside_it
@@ -666,7 +666,7 @@ dpselect/app/continual/state.py
     dpselect/app/continual/test_horizon.py::test_a_full_disk_loses_no_period
         with suppress(HorizonUnavailable):¶ state._run("CHECKPOINT") => state._run("CHECKPOINT")
     laws/test_continual.py::test_one_clock_of_noise
-        for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else (): => for since, until in ():
+        for since, until in _slices(mechanism, count, self.number_of_items()) if period > 1 else (): => for since, until in ():
     laws/test_continual.py::test_spent_users_create_no_items
         touched = np.flatnonzero(sums)
         => touched = np.unique(self._cells(since) & _LOW); sums = np.resize(sums, touched.max() + 1)
@@ -675,7 +675,7 @@ dpselect/app/continual/state.py
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 2])
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 1])
-        places = order[ => places = np.arange(len(shown))[
+        places = order[ => places = np.arange(len(items))[
     laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
         np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
 dpselect/app/csv_text.py
@@ -705,12 +705,12 @@ dpselect/app/events/counting.py
         Clip(@@norm, 'l2').weight()
         Clip(norm, 'l2').weight() => Clip(norm, 'l1').weight()
     dpselect/app/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
-        kept = f"({bound.kept(kept, held, tables.dialect)})" => pass
+        pairs = f"({bound.kept_rows(pairs, sizes, tables.dialect)})" => pass
     dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
         self.allowed.bound, self._looked_at() => self.allowed.bound, self.staged.pairs
     dpselect/app/events/test_cells.py::test_listed_groups_alone_take_a_place
-        looked = ( f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
-        => looked = f"(SELECT * FROM {looked})"
+        source = ( f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
+        => source = f"(SELECT * FROM {source})"
 dpselect/app/events/engine.py
     dpselect/app/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
         getattr(stream, "read1", stream.read) => stream.read
@@ -766,13 +766,15 @@ dpselect/app/events/rows.py
     dpselect/app/events/test_file_options.py::test_a_user_7_0_is_the_user_7
         CASE WHEN {name} LIKE '%.0%' AND {whole} => CASE WHEN false
         LIKE '%.0%' AND {whole} => LIKE '%.0%'
+    dpselect/app/events/test_time_window.py::test_several_columns_are_one_user
+        for role in request.columns.parts("user") if => for role in ["user"] if
         "-?[0-9]+[.]0+" => "[0-9]+[.]0+"
     dpselect/app/events/test_file_options.py::test_times_of_a_stated_format
-        if given.said.time_format is None: => if True:
+        if request.options.time_format is None: => if True:
     dpselect/app/events/test_time_window.py::test_several_columns_are_one_user
         ('[,"\r\n]', => ('["\r\n]',
     dpselect/app/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
-        if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
+        if kind == "number":¶        operand, excluded => if kind == "none":¶        operand, excluded
     dpselect/app/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
          if is_label(role) else name =>
     dpselect/app/events/test_nothing.py::test_integers_are_split_as_their_digits
@@ -784,8 +786,8 @@ dpselect/app/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
     dpselect/app/events/test_where.py::test_what_is_refused
-            if stated_as(one) == "user":¶        raise EventLogError(¶            f"where= is about
-        =>     if one == "group":¶        raise EventLogError(¶            f"where= is about
+            if stated_as(first) == "user":¶        raise EventLogError(¶            f"where= is about
+        =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
 dpselect/app/events/sources/databases.py
     dpselect/app/events/test_sources.py::test_postgresql_refusals
             CSV.require_lines(target, what)¶ =>
@@ -830,7 +832,7 @@ dpselect/app/events/sources/logged_tables.py
 dpselect/app/events/sources/judged.py
     dpselect/app/events/test_where.py::test_what_one_user_holds_gives_others_no_other_type
         dialect.literal(test.text(kind)) => dialect.literal(test.value)
-        for one in given.missing()] => for one in ()]
+        for condition in request.missing()] => for condition in ()]
     dpselect/app/events/test_where.py::test_conditions_go_with_everything_else_that_reads
         {test.sign} {value}, false)" => {test.sign} {value}, true)"
 dpselect/app/events/sources/tables.py
@@ -841,7 +843,7 @@ dpselect/app/events/sources/tables.py
         values.map(_printed, na_action="ignore") => values
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
     dpselect/app/events/test_where.py::test_what_one_user_holds_moves_no_other_count
-        is_condition(role) and not _is_compared(held.dtype) => is_condition(role) and held.dtype == object
+        is_condition(role) and not _is_compared(series.dtype) => is_condition(role) and series.dtype == object
 dpselect/app/events/spark.py
     dpselect/app/events/test_spark.py::test_a_row_of_other_fields_refuses_whatever_the_condition
         session.read.option("columnPruning", "false") => session.read
@@ -851,9 +853,6 @@ dpselect/app/events/sources/workbooks.py
         parser.StartDoctypeDeclHandler = self._declared =>
     dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
-dpselect/app/events/staging.py
-    dpselect/app/events/test_time_window.py::test_several_columns_are_one_user
-        for role in asked.parts("user"): => for role in ["user"]:
 dpselect/app/events/user_counts.py
     dpselect/app/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for
         PRESENT.norm, relation, self.max => PRESENT.norm, "add_remove", self.max
@@ -1237,7 +1236,7 @@ dpselect/app/labeling/labeling.py
     dpselect/app/labeling/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
         if all(room.budget.fits( => if any(room.budget.fits(
     dpselect/app/release/test_question.py::test_a_job_goes_on_as_it_was_asked
-        dict.fromkeys((*self._terms, *begun.job)) => dict.fromkeys(self._terms)
+        dict.fromkeys((*self._terms, *record.job)) => dict.fromkeys(self._terms)
     dpselect/app/labeling/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
@@ -1344,29 +1343,29 @@ dpselect/ranking/spectral_top_k.py
         return @ratio_up(self.sensitivity_bound.l1_of(None)
 dpselect/app/release/answer.py
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--ledger sqlite:///ledger.db --dataset visits --key july --state state]
-        {**kept, "source": None} == {**asked, "source": None} => kept == asked
+        {**earlier, "source": None} == {**present, "source": None} => earlier == present
     dpselect/app/release/test_preview.py::test_a_row_that_noise_explains_is_marked
-        bar = @around.half_width +
+        bar = @interval.half_width +
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         shown=max(1, len(self.selection)) => shown=1
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
-        charged["entry"] = paid.get("entry") => pass
+        expected["entry"] = charge.get("entry") => pass
     dpselect/app/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
-        self._beside() in (None, *found.get("files", ())) => True
-        files = (*filter(None, [beside]), made) => files = (*filter(None, []), made)
+        self._beside() in (None, *data.get("files", ())) => True
+        files = (*filter(None, [beside]), digest) => files = (*filter(None, []), digest)
     dpselect/app/cli/test_continual.py::test_a_page_has_a_title_that_may_change
-        if same and (not has_table or made == beside): => if same:
+        if same and (not has_table or digest == beside): => if same:
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
-        tuple(max(0.0, low) for low in held["low"]) => held["low"]
+        tuple(max(0.0, low) for low in columns["low"]) => columns["low"]
     dpselect/test_secrets.py::test_an_answer_shows_what_was_released_and_no_more
-        object.__setattr__(self, "question", self.question.kept) => pass
+        object.__setattr__(self, "question", self.question.with_ledger_name) => pass
     dpselect/app/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
         if (receipt.state == "released" or writing) and not => if (receipt.state == "committed" and writing) and not
     dpselect/app/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
         if then.get(name) != now.get(name)), None) => if False), None)
     dpselect/app/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
-        acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(held["mechanism"])).curve
+        acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(data["mechanism"])).curve
         => True
     dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
         if isinstance(error, acc.ledger.ClaimConflict): => if False:
@@ -1384,7 +1383,7 @@ dpselect/app/release/explained.py
         chose = shows.counts is None if => chose = True if
 dpselect/app/release/question.py
     dpselect/app/release/test_question.py::test_a_question_holds_no_log
-        asked = cls(named(source), spec => asked = cls(source, spec
+        question = cls(named(source), spec => question = cls(source, spec
     dpselect/app/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
         how["salt"] = spec.salt => pass
     dpselect/app/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
@@ -1396,7 +1395,7 @@ dpselect/app/release/question.py
         require_weights([Clip => print([Clip
 dpselect/app/release/preview.py
     dpselect/app/release/test_preview.py::test_the_share_of_right_items_is_that_of_the_forecast
-        right = round(@shown * sum
+        right = round(@count * sum
         released < 0.5 => released < 0.0
     dpselect/app/release/test_preview.py::test_a_list_and_more_epsilon_show_more
         _FOURFOLD * budget.epsilon => budget.epsilon
@@ -1404,8 +1403,8 @@ dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_the_time_range_says_which_periods_pay
         for day in read.days())) => for day in read.days()[:1]))
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
-        found if question.signed else from_0(found) => found
-        found if question.signed else from_0(found) => from_0(found)
+        selection if question.signed else from_0(selection) => selection
+        selection if question.signed else from_0(selection) => from_0(selection)
     dpselect/app/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
@@ -1413,15 +1412,15 @@ dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_sums_are_not_weighed_anew
          and question.reading.value is None =>
     dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
-        self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept) => pass
+        self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=is_kept) => pass
     dpselect/app/release/test_retry.py::test_a_charge_without_a_draw_is_for_its_question_alone
-        if self.asked is None:¶            return item => if True:¶            return item
+        if self.describe is None:¶            return item => if True:¶            return item
     dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
         "draw": uuid4().hex} => "draw": "one"}
     dpselect/app/release/test_retry.py::test_a_draft_that_was_not_released_is_dropped_unseen
         except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged) => except (acc.ledger.AlreadyCharged,)
     dpselect/app/release/test_retry.py::test_a_charge_that_is_released_meanwhile_is_not_drawn_from
-        if not kept or receipt.state == "released": => if not kept:
+        if not is_kept or receipt.state == "released": => if not is_kept:
     dpselect/app/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
         if receipt.replayed:¶            return cls => if False:¶            return cls
 dpselect/app/release/series.py
@@ -1432,23 +1431,23 @@ dpselect/app/release/series.py
     dpselect/app/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
-        selection=from_0(one.selection)) => selection=one.selection)
+        selection=from_0(period.selection)) => selection=period.selection)
         "low": max(0.0, value - margin) => "low": value - margin
         return columns if whole else => return
     dpselect/app/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
         (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
     dpselect/app/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
-        held = place.held(question) => held = place.require()
-        self.place.renew(answer, held) => self.place.renew(answer, None)
+        earlier = place.read_answer(question) => earlier = place.require()
+        self.place.renew(answer, earlier) => self.place.renew(answer, None)
     dpselect/app/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
-        if more and known[: len(released)] == released: => if False:
-        < len(known) <= len(state.closed()) => < len(known)
+        if more and in_file[: len(released)] == released: => if False:
+        < len(in_file) <= len(state.closed()) => < len(in_file)
         with HorizonState.opened(self.state) as state: => with open("/dev/null") as state:
 dpselect/app/release/series_page.py
     dpselect/app/release/test_series_page.py::test_the_page_begins_with_the_last_list_of_each_group
         for period in periods[-2:] => for period in dict.fromkeys(row["period"] for row in rows)
         up = rank - row["rank"] => up = row["rank"] - rank
-        if left_out > 0: => if shown and left_out > 1:
+        if left_out > 0: => if entries and left_out > 1:
 dpselect/session.py
     dpselect/app/labeling/test_labeling.py::test_another_relation_is_refused
         return getattr(self.item, "unit", None) => return None
@@ -1560,13 +1559,13 @@ dpselect/app/spec/base.py
     dpselect/app/cli/plan/test_config.py::test_a_wrong_file_is_refused
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""): => with located():
     dpselect/app/release/test_question.py::test_a_field_that_is_new_is_part_of_the_question
-        asked = type(self).model_fields.keys() - => asked = Spec.model_fields.keys() -
+        included = type(self).model_fields.keys() - => included = Spec.model_fields.keys() -
     dpselect/app/test_spec.py::test_help_of_a_function_is_that_of_its_fields
         annotation=_Plain(plain(field.annotation)) => annotation=field.annotation
     dpselect/app/test_spec.py::test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name
         return names[0] if names else plain => return plain
     dpselect/test_secrets.py::test_no_object_shows_a_secret[questions]
-        return hidden(held) if isinstance(held, str) else held => return held
+        return hidden(address) if isinstance(address, str) else address => return address
 dpselect/app/spec/shared_fields.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         delta=self.delta or 0.0, rho => delta=1.05 * (self.delta or 0.0), rho

@@ -15,7 +15,7 @@ from dpselect.app.spec import Spec
 
 HEAD = '''"""Made from the fields of specs: `pytest tests/dpselect/app/test_spec.py --golden` writes it anew.
 
-For type checkers and editors alone: what `dpselect.topk` and its like take as `**asked`.
+For type checkers and editors alone: what `dpselect.topk` and its like take as `**fields`.
 """
 
 from __future__ import annotations

@@ -105,8 +105,8 @@ app: typer.Typer = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"dpselect {dpselect.__version__}")
         raise typer.Exit
 

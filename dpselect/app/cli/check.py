@@ -29,11 +29,11 @@ def _check(
 ) -> None:
     with out.reading() as progress:
         source = events[0] if len(events) == 1 else tuple(events)
-        found = checked(source, spec.reading(), spec.catalog(), progress=progress)
-    doubts = [spelled(words, CheckSpec) for words in found.doubts]
+        report = checked(source, spec.reading(), spec.catalog(), progress=progress)
+    doubts = [spelled(words, CheckSpec) for words in report.doubts]
     if json:
         out.emit(
-            out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts})
+            out.json_text({"private": True, "note": _PRIVATE, **report.as_data(), "doubts": doubts})
             + "\n"
         )
         return
@@ -42,40 +42,40 @@ def _check(
         lines=[] if doubts else ["Nothing is doubtful."],
         notes=[("Look at", words) for words in doubts],
     )
-    out.emit([private, Section(facts=list(_facts(found))), last])
+    out.emit([private, Section(facts=list(_facts(report))), last])
 
 
 check = command(CheckSpec, _check)
 
 
-def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
-    yield "log", found.what + (f"; {found.how}" if found.how else "")
-    for role, kind in found.kinds.items():
+def _facts(report: LogCheck) -> Iterator[tuple[str, str]]:
+    yield "log", report.what + (f"; {report.how}" if report.how else "")
+    for role, kind in report.kinds.items():
         yield f"{role}s", _TYPES[kind]
     yield (
         "events",
-        f"{found.rows:,}"
+        f"{report.rows:,}"
         + "".join(
-            f"; {number:,} without {role}" for role, number in found.without.items() if number
+            f"; {number:,} without {role}" for role, number in report.without.items() if number
         ),
     )
-    if found.outside:
-        yield "outside", f"{found.outside:,} events left out by the time range or the conditions"
-    if found.days is not None:
-        yield "days", f"{found.days[0]} to {found.days[1]}"
-    yield "users", f"{found.users:,}"
+    if report.outside:
+        yield "outside", f"{report.outside:,} events left out by the time range or the conditions"
+    if report.days is not None:
+        yield "days", f"{report.days[0]} to {report.days[1]}"
+    yield "users", f"{report.users:,}"
     yield (
         "items",
-        f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups"),
+        f"{report.items:,}" + ("" if report.groups is None else f" in {report.groups:,} groups"),
     )
     spread = ", ".join(
         f"{number:,} ({100 * float(share):g}% of users)"
-        for share, number in found.items_per_user.items()
+        for share, number in report.items_per_user.items()
     )
     yield "items per user", f"at most {spread}"
-    yield "heaviest", ", ".join(f"{user!r}: {number:,}" for user, number in found.heaviest)
-    if found.catalog is not None:
-        listed = found.catalog
+    yield "heaviest", ", ".join(f"{user!r}: {number:,}" for user, number in report.heaviest)
+    if report.catalog is not None:
+        listed = report.catalog
         yield (
             "catalog",
             (
@@ -83,6 +83,6 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
                 f" {listed.users:,} users"
             ),
         )
-    for one in found.alike:
-        examples = "; ".join(" = ".join(map(repr, labels)) for labels in one.examples)
-        yield f"{one.role}s alike", f"{one.labels:,} differ {one.how} alone: {examples}"
+    for alike in report.alike:
+        examples = "; ".join(" = ".join(map(repr, labels)) for labels in alike.examples)
+        yield f"{alike.role}s alike", f"{alike.labels:,} differ {alike.how} alone: {examples}"

@@ -85,14 +85,14 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
     if isinstance(answer, DryRun):
         out.show(answer, json=json)
         return
-    lies = f"is kept in state={masked(answer.state)}, and the same call prints it at no cost"
-    lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
+    place = f"is kept in state={masked(answer.state)}, and the same call prints it at no cost"
+    place = f"the answer {place if output is None else f'lies in {masked(output)}'}"
     try:
         out.show(answer, json=json)
     except out.NotShown as error:
-        raise out.NotShown(f"{error}; {lies}") from None
+        raise out.NotShown(f"{error}; {place}") from None
     except BaseException as error:
-        error.add_note(Note(lies))
+        error.add_note(Note(place))
         raise
     if answer.explained_by_noise:
         out.leave_explained(answer.cautions, json=json)

@@ -85,8 +85,7 @@ def demo(
         " private."
     )
     ranks: dict[Label, str] = {name: f"truly number {rank}" for name, rank in ranking.items()}
-    shown = answer_sections(released, ranks)
-    out.emit([Section(lines=first), *shown, Section(lines=[last])])
+    out.emit([Section(lines=first), *answer_sections(released, ranks), Section(lines=[last])])
 
 
 @contextmanager
@@ -118,10 +117,10 @@ def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
     where = rng.choice(rng.permutation(places), size=len(who), p=weights / weights.sum())
     again = rng.random(len(who)) < 0.2
     where[1:][again[1:]] = where[:-1][again[1:]]
-    shuffled = rng.permutation(len(who))
+    user_order = rng.permutation(len(who))
     who, where, hours = (
-        who[shuffled].tolist(),
-        where[shuffled].tolist(),
+        who[user_order].tolist(),
+        where[user_order].tolist(),
         (np.arange(len(who)) // 500).tolist(),
     )
     names = [f"place-{place:0{len(str(places - 1))}d}" for place in range(places)]

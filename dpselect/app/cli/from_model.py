@@ -47,54 +47,57 @@ def command(
         annotation=Annotated[Path | None, _CONFIG],
     )
     first, rest = (
-        [one for one in own if one.default is one.empty],
-        [one for one in own if one.default is not one.empty],
+        [option for option in own if option.default is option.empty],
+        [option for option in own if option.default is not option.empty],
     )
-    made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
+    parameters = [*(option.replace(kind=option.KEYWORD_ONLY) for option in first), *options]
     debug = inspect.Parameter(
         "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
     )
-    made += [
-        *(one.replace(kind=one.KEYWORD_ONLY) for one in rest),
+    parameters += [
+        *(option.replace(kind=option.KEYWORD_ONLY) for option in rest),
         debug,
         *([config] if configured else []),
     ]
-    made += [debug.replace(name="help_all", annotation=HelpAll)] if len(options) > _SHORT else []
+    if len(options) > _SHORT:
+        parameters.append(debug.replace(name="help_all", annotation=HelpAll))
 
     def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
-        made = dict(part)
+        values = dict(part)
         for name, value in part.items():
-            if (parse := spec.said(name, "parse")) is not None:
+            if (parse := spec.option_metadata(name, "parse")) is not None:
                 with located(name):
-                    made[name] = parse(value)
-        return made
+                    values[name] = parse(value)
+        return values
 
-    def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
+    def call(*arguments: Any, config: Path | None = None, **values: Any) -> None:
         for read_by_the_guard in ("debug", "help_all"):
-            given.pop(read_by_the_guard, None)
-        given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
-        given |= {"config": config} if "config" in signature.parameters else {}
-        stated, file = dict[str, Any](), dict[str, Any]()
+            values.pop(read_by_the_guard, None)
+        values |= {
+            parameter.name: argument for parameter, argument in zip(first, arguments, strict=False)
+        }
+        values |= {"config": config} if "config" in signature.parameters else {}
+        typed_in, file = dict[str, Any](), dict[str, Any]()
         for name, field in spec.model_fields.items():
-            value = given.pop(name, None)
+            value = values.pop(name, None)
             if value not in (None, []) and not (value is False and field.default is False):
-                stated[name] = value
+                typed_in[name] = value
         if config is not None:
             from dpselect.app.spec import toml_file  # knows every mechanism and every spec
 
             with located(guard.CONFIG):
-                held = toml_file.read(config)
-            file = held.values(spec, stated)
+                config_file = toml_file.read(config)
+            file = config_file.values(spec, typed_in)
         try:
-            run(**given, spec=spec.over(parsed(file), parsed(stated)))
+            run(**values, spec=spec.over(parsed(file), parsed(typed_in)))
         except InvalidRequest as error:
-            if error.field in file.keys() - stated.keys():  # nobody has typed it
+            if error.field in file.keys() - typed_in.keys():  # nobody has typed it
                 typed_as = flags(spec, error.field)[0].partition("/")[0]
                 error.add_note(Note(printable(f"{typed_as} is stated in {masked(str(config))}")))
             raise
 
-    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
-    call.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     call.examples = spec.examples  # type: ignore[attr-defined]
     call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
     return call
@@ -114,10 +117,10 @@ def verb(
 
 def flags(spec: type[Spec], name: str) -> list[str]:
     """Spellings of the option that sets a field."""
-    said = spec.said(name, "flags") or (
-        "--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}"
-    )
-    return str(said).split()
+    return str(
+        spec.option_metadata(name, "flags")
+        or ("--header/--no-header" if name == "header" else f"--{name.replace('_', '-')}")
+    ).split()
 
 
 def spelled(text: str, spec: type[Spec]) -> str:
@@ -130,24 +133,26 @@ _hints: Callable[[type[Spec]], dict[str, Any]] = cache(get_type_hints)
 
 @cache
 def _options(spec: type[Spec]) -> dict[str, guard.Option]:
-    found = dict[str, guard.Option]()
+    options = dict[str, guard.Option]()
     for name in spec.model_fields:
         on, _, off = flags(spec, name)[0].partition("/")
-        found[name] = guard.Option(on, typed(_hints(spec)[name]) is bool, off)
-    return found
+        options[name] = guard.Option(on, typed(_hints(spec)[name]) is bool, off)
+    return options
 
 
 def _option(spec: type[Spec], name: str) -> inspect.Parameter:
-    field, parse = spec.model_fields[name], spec.said(name, "parse")
-    many = spec.said(name, "many") or (get_origin(field.annotation) is tuple and parse is None)
+    field, parse = spec.model_fields[name], spec.option_metadata(name, "parse")
+    many = spec.option_metadata(name, "many") or (
+        get_origin(field.annotation) is tuple and parse is None
+    )
     kind = list[str] if many else str if parse else typed(_hints(spec)[name])
     annotation = bool if kind is bool and field.default is False else kind | None
-    env = spec.said(name, "env")
-    made = Option(
+    env = spec.option_metadata(name, "env")
+    parameter = Option(
         *flags(spec, name),
         help=spelled(field.description or "", spec),
-        rich_help_panel=spec.said(name, "section"),
-        metavar=spec.said(name, "metavar"),
+        rich_help_panel=spec.option_metadata(name, "section"),
+        metavar=spec.option_metadata(name, "metavar"),
         envvar=env,
         show_envvar=bool(env),
     )
@@ -156,5 +161,5 @@ def _option(spec: type[Spec], name: str) -> inspect.Parameter:
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[annotation, made],
+        annotation=Annotated[annotation, parameter],
     )

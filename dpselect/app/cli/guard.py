@@ -76,14 +76,14 @@ _ASKED_WRONGLY = (
 # -- options that commands have beside the fields of their spec ------------------------------------
 
 
-def _remember_debug(context: typer.Context, asked: bool) -> bool:
-    if asked:
+def _remember_debug(context: typer.Context, is_set: bool) -> bool:
+    if is_set:
         context.meta[DEBUG] = True
-    return asked
+    return is_set
 
 
-def _show_all(context: typer.Context, asked: bool) -> None:
-    if asked:
+def _show_all(context: typer.Context, is_set: bool) -> None:
+    if is_set:
         context.meta[_ALL] = True
         typer.echo(context.get_help())
         raise typer.Exit
@@ -172,8 +172,8 @@ class GuardedGroup(_WithExamples, TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         def warn(message: Warning | str, *_: object, **__: object) -> None:
-            told = spelled(str(message), _options(self, ctx.invoked_subcommand))
-            typer.echo(f"warning: {printable(told)}", err=True)
+            text = spelled(str(message), _options(self, ctx.invoked_subcommand))
+            typer.echo(f"warning: {printable(text)}", err=True)
 
         try:
             with warnings.catch_warnings():
@@ -239,14 +239,14 @@ class Option(NamedTuple):
 def spelled(text: str, options: Mapping[str, Option]) -> str:
     """The text with fields (see `accounting.errors.FIELD`) replaced by the options' spelling."""
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
+    def option(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
         if name not in options:
-            return found[0]
+            return match[0]
         if value == "False" and options[name].off:
             return options[name].off
-        stated = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
-        return options[name].typed + stated
+        setting = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
+        return options[name].typed + setting
 
     return FIELD.sub(option, text)
 
@@ -255,11 +255,13 @@ def _options(group: Any, name: str | None) -> dict[str, Option]:
     """Options of the called command, by their names in messages."""
     command = group.commands[name] if name is not None and name in group.commands else None
     named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
-    found = {
-        one.name: Option(one.opts[0], getattr(one, "is_flag", False), *one.secondary_opts[:1])
-        for one in named
+    by_name = {
+        option.name: Option(
+            option.opts[0], getattr(option, "is_flag", False), *option.secondary_opts[:1]
+        )
+        for option in named
     }
-    return found | {one.typed[2:].replace("-", "_"): one for one in found.values()}
+    return by_name | {option.typed[2:].replace("-", "_"): option for option in by_name.values()}
 
 
 def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
@@ -318,9 +320,11 @@ class SectionedCommand(_WithExamples, TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        _, _, given = self.make_parser(ctx).parse_args(args=list(args))
+        _, _, parsed = self.make_parser(ctx).parse_args(args=list(args))
         for option, times in Counter(
-            one for one in given if one.param_type_name == "option" and not one.multiple
+            option
+            for option in parsed
+            if option.param_type_name == "option" and not option.multiple
         ).items():
             if times > 1:
                 ctx.fail(

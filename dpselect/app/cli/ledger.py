@@ -75,7 +75,9 @@ def _init(spec: ledger_spec.InitSpec) -> None:
 
 @verb(app, "charge", ledger_spec.ChargeSpec, configured=False)
 def _charge(spec: ledger_spec.ChargeSpec) -> None:
-    common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.periods or None}
+    common: Any = {name: getattr(spec, name) for name in _OPTIONS} | {
+        "period": spec.periods or None
+    }
     if spec.batch is not None:
         charges = list(_lines(Path(spec.batch), common))
         with Ledger.open(spec.ledger, create=False) as ledger:
@@ -97,12 +99,12 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     item = _charged(spec, common["relation"])
     # known before the charge: whatever interrupts it can name it
     key = uuid.uuid4().hex if spec.key is None else spec.key
-    terms: Any = common | {"count": spec.count, "key": key}
+    options: Any = common | {"count": spec.count, "key": key}
     with (
         Ledger.open(spec.ledger, create=False) as ledger,
         report_charge_on_error(ledger, spec.dataset, key),
     ):
-        receipt = ledger.charge(spec.dataset, item, **terms)
+        receipt = ledger.charge(spec.dataset, item, **options)
         usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)
     first = " (failure probability runs out first)" if usage.runs_out == "failure" else ""
@@ -121,8 +123,8 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
         try:
             data = read_json(text)
             mechanism = dps.Mechanism.from_json(jsonlib.dumps(data["mechanism"]))
-            paid, curve = data["ledger"], Curve.from_json(jsonlib.dumps(data["curve"]))
-            key, periods, question = paid["key"], paid["period"], data["question"]
+            charge, curve = data["ledger"], Curve.from_json(jsonlib.dumps(data["curve"]))
+            key, periods, question = charge["key"], charge["period"], data["question"]
             spent = Curve.from_json(jsonlib.dumps(data["spent"])) if "spent" in data else None
             if not isinstance(key, str) or not key:
                 raise KeyError("key")
@@ -132,26 +134,28 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
                 " file that its output= made, FILE.json beside a table; of a series with one"
                 " budget, `dpselect continual recharge` charges what is missing"
             ) from None
-        if paid["dataset"] != spec.dataset or mechanism.curve != curve:
+        if charge["dataset"] != spec.dataset or mechanism.curve != curve:
             raise InvalidRequest(
-                f"answer= was charged to dataset={paid['dataset']!r}. State that one"
+                f"answer= was charged to dataset={charge['dataset']!r}. State that one"
                 if mechanism.curve == curve
                 else "answer= was edited: its curve is not that of its mechanism"
             )
-    item = ChargeTarget(None, key, asked=lambda: question).bound(mechanism)
+    item = ChargeTarget(None, key, describe=lambda: question).bound(mechanism)
     with Ledger.open(spec.ledger, create=False) as ledger:
         zone = ledger.dataset(spec.dataset).time_zone
-        terms: Any = {name: getattr(spec, name) for name in _TERMS} | {"across": "whole_counts"}
-        terms |= {"key": key, "period": periods or None, "time_zone": zone}
-        opened = (ledger.charge if spent is None else ledger.reserve)(spec.dataset, item, **terms)
-        if opened.state == "reserved":
+        options: Any = {name: getattr(spec, name) for name in _OPTIONS} | {"across": "whole_counts"}
+        options |= {"key": key, "period": periods or None, "time_zone": zone}
+        receipt = (ledger.charge if spent is None else ledger.reserve)(
+            spec.dataset, item, **options
+        )
+        if receipt.state == "reserved":
             ledger.commit(spec.dataset, key, actor=spec.actor)
-        made: Any = {"claim": claim_of(text), "actor": spec.actor, "spent": spent}
-        ledger.release(spec.dataset, key, **made)
-    _echo_receipt(opened)
+        claim: Any = {"claim": claim_of(text), "actor": spec.actor, "spent": spent}
+        ledger.release(spec.dataset, key, **claim)
+    _echo_receipt(receipt)
 
 
-_TERMS = (
+_OPTIONS = (
     "relation",
     "period",
     "label",
@@ -168,7 +172,9 @@ _TERMS = (
 def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         names = (
-            [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
+            [dataset.name for dataset in ledger.datasets()]
+            if spec.dataset is None
+            else [spec.dataset]
         )
         if json:
             heads = jsonlib.loads(ledger.heads().to_json())
@@ -190,24 +196,24 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
     session = ChargeTarget.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
     release = _charged(spec, session.dataset.relation)
-    left, dataset, kind = (
+    remaining, dataset, kind = (
         session.affordable(release, one_by_one=True),
         session.dataset.name,
         type(release).__name__,
     )
-    as_plan, remedy = session.affordable(release), spelled(left.remedy, TopKSpec)
+    as_plan, remedy = session.affordable(release), spelled(remaining.remedy, TopKSpec)
     if json:
         figures = {
-            "figures": left.as_data(),
-            "one_by_one": left.releases,
-            "runs_out": left.runs_out,
+            "figures": remaining.as_data(),
+            "one_by_one": remaining.releases,
+            "runs_out": remaining.runs_out,
         }
-        about = {"dataset": dataset, "account": left.account or None, "release": kind}
+        about = {"dataset": dataset, "account": remaining.account or None, "release": kind}
         words = {
-            "reason": left.reason,
+            "reason": remaining.reason,
             "remedy": remedy,
             "as_one_plan": as_plan,
-            "in_words": left.figures,
+            "in_words": remaining.figures,
         }
         echo(jsonlib.dumps({**about, **figures, **words}, indent=2))
         return
@@ -215,18 +221,18 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
         "divergence": "divergence",
         "failure": "failure probability (delta0)",
         None: "neither part",
-    }[left.runs_out]
+    }[remaining.runs_out]
     echo(
-        f"{dataset}{left.account and f', {left.account}'}, for releases by {kind} that are charged"
-        " one by one"
+        f"{dataset}{remaining.account and f', {remaining.account}'}, for releases by {kind} that"
+        " are charged one by one"
     )
-    for name, said in {
-        **left.figures,
+    for name, value in {
+        **remaining.figures,
         "runs out first": first,
-        "why": left.reason,
+        "why": remaining.reason,
         "for more": remedy,
     }.items():
-        echo(f"  {name}: {said}")
+        echo(f"  {name}: {value}")
     echo(
         f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger"
         " charge --count`. The numbers differ because a plan has one cost as a whole and may"
@@ -246,8 +252,8 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            found = list(_quotas(ledger, spec.dataset))
-            out.emit(found or [Section(lines=["no quota is declared"])])
+            sections = list(_quotas(ledger, spec.dataset))
+            out.emit(sections or [Section(lines=["no quota is declared"])])
             return
         if spec.name is None:
             raise InvalidRequest(
@@ -279,9 +285,9 @@ def _quota(
 @verb(app, "retire", ledger_spec.RetireSpec, configured=False)
 def _retire(spec: ledger_spec.RetireSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        known = [one.name for one in ledger.datasets()]
-        here = [name for name in known if ledger.moved_to(name) is None]
-        for name in [spec.dataset] if spec.dataset is not None else here or known:
+        names = [dataset.name for dataset in ledger.datasets()]
+        here = [name for name in names if ledger.moved_to(name) is None]
+        for name in [spec.dataset] if spec.dataset is not None else here or names:
             entry = ledger.retire(name, spec.to, actor=spec.actor)
             _tell(f"{name}, entry {entry.seq}: moved to {entry.label}")
 
@@ -306,22 +312,22 @@ def _keygen(spec: ledger_spec.KeygenSpec) -> None:
 @verb(app, "verify", ledger_spec.AuditSpec, configured=False)
 def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        found = ledger.verify(_kept(spec), spec.trust)
+        result = ledger.verify(_earlier_heads(spec), spec.trust)
     if json:
         problems = [
             {"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message}
-            for p in found.problems
+            for p in result.problems
         ]
         of_all = {
-            "ok": found.ok,
-            "datasets": found.datasets,
-            "entries": found.entries,
-            "covered": found.covered,
+            "ok": result.ok,
+            "datasets": result.datasets,
+            "entries": result.entries,
+            "covered": result.covered,
         }
         out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
-        out.emit(found.sections())
-    if not found.ok:
+        out.emit(result.sections())
+    if not result.ok:
         raise Exit(FAILED)
 
 
@@ -329,12 +335,12 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
 def _heads(spec: ledger_spec.HeadsSpec) -> None:
     output, key = _signed(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
-        found = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
+        text = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
     if output is None:
-        out.emit(found)
+        out.emit(text)
         return
     with new_file(output, "--output", encoding="utf-8") as file:
-        file.write(found)
+        file.write(text)
 
 
 @verb(app, "export", ledger_spec.ExportSpec, configured=False)
@@ -374,16 +380,16 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
             with new_file(output, "--output", mode=mode, encoding="utf-8") as file:
                 file.write(registry_entry.entry(ledger, spec.registry))
             return
-        found = ledger.verify(_kept(spec), spec.trust) if spec.check else None
+        result = ledger.verify(_earlier_heads(spec), spec.trust) if spec.check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
-        about: Any = {"verification": found, "proofs": proofs, "mode": mode}
+        about: Any = {"verification": result, "proofs": proofs, "mode": mode}
         write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
 
 
 # -- what is read: keys, heads, curves, permissions ------------------------------------------------
 
 
-def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
+def _earlier_heads(spec: ledger_spec.SignedFields) -> Heads | None:
     """The earlier chain heads, if there are any."""
     with located("heads"):
         return (
@@ -398,25 +404,25 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
     with located("sign"):
-        held = (
+        pem = (
             os.environ.get(ledger_spec.HEADS_KEY)
             if spec.sign is None
             else read_text(Path(spec.sign), InvalidEntry, "the key")
         )
-        return output, None if held is None else SigningKey.from_pem(held)
+        return output, None if pem is None else SigningKey.from_pem(pem)
 
 
 def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
     """The stated budget, with the composition that order=, mostly= or only= states."""
     budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
-    stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    amounts = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
         number = order.replace(".", "", 1).isdigit()
         # Budget says what it takes
-        return Budget(**stated, order=float(order) if number else order)
+        return Budget(**amounts, order=float(order) if number else order)
     if only is not None:
-        release = _stated("only", only)
-        return Budget(**stated, release=release if isinstance(release, Curve) else release.curve)
+        release = _curve_or_mechanism("only", only)
+        return Budget(**amounts, release=release if isinstance(release, Curve) else release.curve)
     if mostly is None:
         return budget
     if budget.form != "approximate":
@@ -424,32 +430,30 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
             "mostly= chooses how (epsilon, delta) is added up. Give epsilon= and delta="
         )
     return Budget.for_workload(
-        epsilon=budget.limit, delta=budget.delta, curve=_stated("mostly", mostly)
+        epsilon=budget.limit, delta=budget.delta, curve=_curve_or_mechanism("mostly", mostly)
     )
 
 
-def _stated(field: str, argument: str) -> Any:
+def _curve_or_mechanism(field: str, argument: str) -> Any:
     """The curve, or the mechanism, in JSON or in the file of an @FILE."""
     with located(field):
-        stated = (
-            read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
-        )
+        text = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
         try:
-            kind = read_json(stated).get("kind")
+            kind = read_json(text).get("kind")
         except InvalidEntry as error:
             raise InvalidRequest(f"{error}. Pass what its to_json wrote, or @FILE") from None
         if field == "curve" or (field != "mechanism" and kind in CURVES.members()):
-            return Curve.from_json(stated)
-        return dps.Mechanism.from_json(stated)
+            return Curve.from_json(text)
+        return dps.Mechanism.from_json(text)
 
 
-def _mode(stated: str) -> int:
+def _mode(value: str) -> int:
     """File permissions from --mode."""
-    if not re.fullmatch("0?[0-7]{3}", stated):
+    if not re.fullmatch("0?[0-7]{3}", value):
         raise InvalidRequest(
-            f"mode={stated[:20]!r} states no permissions. Give three octal digits, 640 for example"
+            f"mode={value[:20]!r} states no permissions. Give three octal digits, 640 for example"
         )
-    return int(stated, 8)
+    return int(value, 8)
 
 
 # -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still
@@ -482,13 +486,13 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
                         "a key is missing: without one a batch whose outcome is unknown could not"
                         " be repeated safely"
                     )
-                stated = [
+                sources = [
                     (name, jsonlib.dumps(part)) for name, part in what.items() if part is not None
                 ]
-                if len(stated) != 1:
+                if len(sources) != 1:
                     raise InvalidRequest("give either --curve or --mechanism: what is charged")
-                terms: Any = {**common, **data}  # the ledger refuses what it does not know
-                yield _stated(*stated[0]), terms
+                options: Any = {**common, **data}  # the ledger refuses what it does not know
+                yield _curve_or_mechanism(*sources[0]), options
         except AccountingError as error:
             raise InvalidEntry(
                 f"line {number} of the batch: {error}. Nothing was charged"
@@ -501,7 +505,7 @@ def _charged(
     """The stated curve or mechanism of other software. `relation` is for the cost of an event."""
     for name in ("curve", "mechanism") if isinstance(spec, ledger_spec.ChargeSpec) else ("curve",):
         if (argument := getattr(spec, name)) is not None:
-            return _stated(name, argument)
+            return _curve_or_mechanism(name, argument)
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
     if spec.event is not None:
@@ -537,7 +541,7 @@ def _sections(ledger: Ledger, name: str, limit: int) -> Iterator[Section]:
     yield from _quotas(ledger, name)
     if limit:
         budget = ledger.dataset(name).budget
-        latest = (_entry(one, budget) for one in ledger.latest(name, limit))
+        latest = (_entry(entry, budget) for entry in ledger.latest(name, limit))
         yield Section("Latest entries", list(chain.from_iterable(latest)))
 
 
@@ -547,13 +551,13 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[Section]:
         assert quota.limit is not None
         yield Section(
             f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}",
-            [(left.account, _three(left)) for left in accounts],
+            [(remaining.account, _three(remaining)) for remaining in accounts],
         )
 
 
-def _three(left: Remaining) -> str:
+def _three(remaining: Remaining) -> str:
     """The three figures of an account, without its budget."""
-    return str(left).partition("; ")[2]
+    return str(remaining).partition("; ")[2]
 
 
 def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
@@ -590,10 +594,10 @@ def _by_quota(
     ledger: Ledger, name: str, most: int | None = None
 ) -> Iterator[tuple[Quota, list[Remaining]]]:
     """The quotas in force, each with its accounts, all or the fullest."""
-    found = ledger.quotas(name)
-    standing = found.standing(most)
-    for quota in found.all():
-        yield quota, [left for of, left in standing if of == quota]
+    quotas = ledger.quotas(name)
+    standing = quotas.standing(most)
+    for quota in quotas.all():
+        yield quota, [remaining for owner, remaining in standing if owner == quota]
 
 
 def _entry(entry: Entry, budget: Budget) -> Iterator[tuple[str, str]]:
@@ -629,19 +633,24 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
         "periods": [
-            {"period": left.account or None, **_account(left)} for left in _totals(ledger, name)
+            {"period": remaining.account or None, **_account(remaining)}
+            for remaining in _totals(ledger, name)
         ],
         "quotas": [
             quota.model_dump(mode="json")
-            | {"accounts": [{"account": left.account, **_account(left)} for left in accounts]}
+            | {
+                "accounts": [
+                    {"account": remaining.account, **_account(remaining)} for remaining in accounts
+                ]
+            }
             for quota, accounts in _by_quota(ledger, name)
         ],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
     }
 
 
-def _account(left: Remaining) -> dict[str, Any]:
+def _account(account: Remaining) -> dict[str, Any]:
     """An account's three figures, and its remainder in its own units, as epsilon and as mu."""
-    units = {"main": left.main, "failure": left.failure, "measure": left.measure.name}
-    remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
-    return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}
+    units = {"main": account.main, "failure": account.failure, "measure": account.measure.name}
+    remaining = units | {"epsilon": account.epsilon_left, "mu": account.mu_left}
+    return {"spent": account.spent._asdict(), "figures": account.as_data(), "remaining": remaining}

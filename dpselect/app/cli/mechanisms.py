@@ -39,20 +39,20 @@ def mechanisms(
         echo(out.json_text(chosen))
         return
     if kind is None:
-        kinds = [(description["kind"], description["summary"]) for description in chosen]
+        kinds = [(entry["kind"], entry["summary"]) for entry in chosen]
         last = "dpselect mechanisms NAME shows the settings and the guarantee of one."
         out.emit([Section(facts=kinds), Section(lines=[last])])
         return
-    for said in chosen:
-        title = said["name"] + (f"  --mechanism {said['kind']}" if said["topk"] else "")
+    for entry in chosen:
+        title = entry["name"] + (f"  --mechanism {entry['kind']}" if entry["topk"] else "")
         pairs = [
-            ("what", said["summary"]),
-            *((name, said[name]) for name in ("guarantee", "domain")),
+            ("what", entry["summary"]),
+            *((name, entry[name]) for name in ("guarantee", "domain")),
         ]
-        pairs.append(("relations", ", ".join(said["relations"])))
-        for one in said["parameters"]:
-            default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
-            pairs.append((one["name"], f"{one['description']}{default}"))
+        pairs.append(("relations", ", ".join(entry["relations"])))
+        for field in entry["parameters"]:
+            default = "" if field["required"] else f" (default: {field['default'] or 'none'})"
+            pairs.append((field["name"], f"{field['description']}{default}"))
         out.emit([Section(title, pairs)])
 
 
@@ -62,12 +62,12 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
     first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[
         0
     ].partition("\n\n")
-    said, parameters = explained(member), []
+    texts, parameters = explained(member), []
     for name, field in member.model_fields.items():
-        shown, required = field.alias or name, field.is_required()
+        label, required = field.alias or name, field.is_required()
         default = None if required or field.default is None else str(field.default)
         parameters.append(
-            {"name": shown, "description": said[shown], "required": required, "default": default}
+            {"name": label, "description": texts[label], "required": required, "default": default}
         )
     return {
         "kind": kind_of(member),
@@ -77,7 +77,7 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
         "domain": "public" if member.traits.domain == "public" else "unknown or public",
         "relations": member.traits.relations,
         "topk": _for_topk(member),
-        "parameters": [one for one in parameters if one["name"] != "kind"],
+        "parameters": [parameter for parameter in parameters if parameter["name"] != "kind"],
     }
 
 
@@ -87,13 +87,13 @@ def explained(model: type[Frozen]) -> dict[str, str]:
     It is from the model's docstring, from that of a base for common fields, or from the field
     itself.
     """
-    found = {
+    result = {
         field.alias or name: field.description or "" for name, field in model.model_fields.items()
     }
-    for one in reversed(model.__mro__):
-        said = dict(_arguments(inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")[2]))
-        found |= {name: words for name, words in said.items() if name in found}
-    return found
+    for base in reversed(model.__mro__):
+        arguments = dict(_arguments(inspect.cleandoc(base.__doc__ or "").partition("\nArgs:\n")[2]))
+        result |= {name: words for name, words in arguments.items() if name in result}
+    return result
 
 
 def _arguments(section: str) -> Iterator[tuple[str, str]]:

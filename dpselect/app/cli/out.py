@@ -47,9 +47,9 @@ def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
 
 def plain(sections: Iterable[Section]) -> str:
     """Sections as text for a file."""
-    written = io.StringIO()
-    write(sections, Console(file=written, width=100, highlight=False, no_color=True))
-    return written.getvalue()
+    buffer = io.StringIO()
+    write(sections, Console(file=buffer, width=100, highlight=False, no_color=True))
+    return buffer.getvalue()
 
 
 def screen() -> Console:
@@ -66,9 +66,9 @@ def screen() -> Console:
 # -- standard output, files and bars ---------------------------------------------------------------
 
 
-def show(found: Any, *, json: bool) -> None:
+def show(result: Any, *, json: bool) -> None:
     """Print a result, as plain data or as text."""
-    emit(json_text(found.as_data()) + "\n" if json else found.sections())
+    emit(json_text(result.as_data()) + "\n" if json else result.sections())
 
 
 def unpadded(text: str, console: Console) -> str:
@@ -112,9 +112,9 @@ def bar(
         return
     from rich.progress import BarColumn, Progress, TextColumn  # no script watches a bar
 
-    shown = [TextColumn(column) if isinstance(column, str) else column for column in columns]
+    widgets = [TextColumn(column) if isinstance(column, str) else column for column in columns]
     with Progress(
-        TextColumn(what), BarColumn(), *shown, console=target, transient=True
+        TextColumn(what), BarColumn(), *widgets, console=target, transient=True
     ) as progress:
         task = progress.add_task("", total=total)
         yield lambda done, whole: progress.update(task, completed=done, total=whole)
@@ -147,29 +147,29 @@ def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:
     if isinstance(answer, DryRun):
         show(answer, json=json)
         return
-    charge, kept = answer.charge, answer.kept is not None or place.lies is not None
-    lies, paid = (
-        f"the answer lies in {masked(place.lies or place.record)}" if kept else "",
+    charge, is_kept = answer.charge, answer.kept is not None or place.path is not None
+    place_of_answer, charge_text = (
+        f"the answer lies in {masked(place.path or place.record)}" if is_kept else "",
         "no ledger was charged",
     )
     if charge is not None:
-        paid = (
+        charge_text = (
             f"it is charged as entry {charge.entry} of dataset {charge.dataset!r}, key"
             f" {charge.key!r}"
         )
     try:
         emit((answer.kept or as_json(answer)) if json else answer.sections())
     except NotShown as error:
-        if not kept:  # what was paid for gets a place
-            lost = "the answer is lost. Name a file with --output"
-            lies = lost if charge is None else rescued(answer)
-        raise NotShown(f"{error}; {lies}. {paid}") from None
+        if not is_kept:  # what was paid for gets a place
+            loss = "the answer is lost. Name a file with --output"
+            place_of_answer = loss if charge is None else rescued(answer)
+        raise NotShown(f"{error}; {place_of_answer}. {charge_text}") from None
     except BaseException as error:
-        error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
+        error.add_note(Note("; ".join(words for words in (place_of_answer, charge_text) if words)))
         raise
     if place.failure is not None:
-        where = lies or "the answer is only printed, so copy it"
-        raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
+        where = place_of_answer or "the answer is only printed, so copy it"
+        raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {charge_text}")
 
 
 def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:

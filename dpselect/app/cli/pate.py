@@ -50,19 +50,19 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
             out.emit(f"{lines}\n\n")
 
     with _terminable(), labeling() as progress:
-        found = labeled(votes, spec, progress, announce)
-    if isinstance(found, DryRun):
-        out.show(found, json=json)
+        result = labeled(votes, spec, progress, announce)
+    if isinstance(result, DryRun):
+        out.show(result, json=json)
         return
     try:
-        out.show(found, json=json)
+        out.show(result, json=json)
     except out.NotShown as error:
         raise out.NotShown(
             f"{error}; the labels lie in {masked(Path(spec.output))} and are charged under the"
-            f" keys {found.job.key}/..."
+            f" keys {result.job.key}/..."
         ) from None
-    if found.shortage is not None:
-        echo(f"error: {printable(spelled(found.shortage, LabelSpec))}", err=True)
+    if result.shortage is not None:
+        echo(f"error: {printable(spelled(result.shortage, LabelSpec))}", err=True)
         raise Exit(SPENT)
 
 

@@ -34,54 +34,54 @@ def _plan(
     if spec.way != "releases":
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
-        found = answered(spec)
-        seen = None if spec.way == "pate" else preview(spec, found)
+        result = answered(spec)
+        forecast = None if spec.way == "pate" else preview(spec, result)
         if json:
-            _show(found.as_data() | _as_data(seen))
+            _show(result.as_data() | _as_data(forecast))
         else:
-            _show(list(_sections(found, seen)))
+            _show(list(_sections(result, forecast)))
         return
     _require_target(spec, config, write)
-    wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
-    if wanted is not None:
+    target = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
+    if target is not None:
         with out.counted("searching"):
             spec = enough(spec).model_copy(update={"recall": None})
     with out.counted("planning"):
-        planned = answered(spec)
-        seen = preview(spec, planned)
-    assert isinstance(planned, TopKPlan)
+        plan = answered(spec)
+        forecast = preview(spec, plan)
+    assert isinstance(plan, TopKPlan)
     if write is not None:
-        _file(spec, planned, config).write(write, over=config)
+        _file(spec, plan, config).write(write, over=config)
     if json:
-        needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
-        _show({"dpselect": dpselect.__version__, **planned.as_data(), **_as_data(seen), **needed})
+        needs = {} if target is None else {"needed": {target: getattr(spec, target)}}
+        _show({"dpselect": dpselect.__version__, **plan.as_data(), **_as_data(forecast), **needs})
         return
     first = list[Section]()
-    if wanted is not None:
-        recall = share(planned.recommended.expected.recall)
+    if target is not None:
+        recall = share(plan.recommended.expected.recall)
         first = [
             Section(
-                f"{wanted} {getattr(spec, wanted):,.6g} finds about {recall} of the true items;"
+                f"{target} {getattr(spec, target):,.6g} finds about {recall} of the true items;"
                 " less does not find enough."
             )
         ]
-    _show([*first, *_sections(planned, seen), *_next_step(planned, spec, write)])
+    _show([*first, *_sections(plan, forecast), *_next_step(plan, spec, write)])
 
 
 plan = command(PlanSpec, _plan)
 
 
-def _sections(planned: Plan, seen: Preview | None) -> Iterator[Section]:
+def _sections(plan: Plan, forecast: Preview | None) -> Iterator[Section]:
     """The plan. After its first section comes the forecast for this question and others."""
-    first, *others = planned.sections()
+    first, *rest = plan.sections()
     yield first
-    if seen is not None:
-        yield Section("What will be seen", lines=seen.lines())
-    yield from others
+    if forecast is not None:
+        yield Section("What will be seen", lines=forecast.lines())
+    yield from rest
 
 
-def _as_data(seen: Preview | None) -> dict[str, Any]:
-    return {} if seen is None else {"preview": seen.as_data(None)}
+def _as_data(forecast: Preview | None) -> dict[str, Any]:
+    return {} if forecast is None else {"preview": forecast.as_data(None)}
 
 
 def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) -> None:
@@ -100,28 +100,28 @@ def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) ->
     out.require_target("--write", None if own else target)
 
 
-def _file(spec: PlanSpec, found: TopKPlan, over: Path | None) -> Config:
+def _file(spec: PlanSpec, plan: TopKPlan, over: Path | None) -> Config:
     """The configuration file with the mechanism to release with."""
     # every spec, which a plan that is not kept does without
     from dpselect.app.spec.toml_file import Config, read
 
-    planned, expected = found.recommended, found.recommended.expected
+    best, expected = plan.recommended, plan.recommended.expected
     recall = {"recall": expected.recall, "recall_low": expected.low, "recall_high": expected.high}
     about = recall | {"exact_set": expected.all_right, "released": expected.released}
-    k = planned.mechanism.most_of_each if spec.k == "all" else spec.k  # a mechanism has a number
+    k = best.mechanism.most_of_each if spec.k == "all" else spec.k  # a mechanism has a number
     release = {
         "k": k,
         "with_counts": spec.with_counts,
-        "mechanism": planned.mechanism,
+        "mechanism": best.mechanism,
         "expected": about,
     }
     whole = (Config() if over is None else read(over)).planned(spec, release)
     bounds: dict[str, Any] = {
-        "clip": planned.clip,
-        "max_items_per_user": planned.max_items_per_user,
+        "clip": best.clip,
+        "max_items_per_user": best.max_items_per_user,
     }
     # one norm over all groups: a bound on them is for a selection in each
-    if planned.mechanism.traits.cells:
+    if best.mechanism.traits.cells:
         bounds["max_groups_per_user"] = None
     return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
 
@@ -150,10 +150,10 @@ def _next_step(plan: TopKPlan, spec: PlanSpec, target: Path | None) -> Iterator[
     yield Section(lines=[*lines, f"  dpselect topk --config {name} EVENTS"])
 
 
-def _show(found: dict[str, Any] | list[Section]) -> None:
+def _show(output: dict[str, Any] | list[Section]) -> None:
     """Print data, or sections."""
     out.emit(
-        out.json_text(found) + "\n"
-        if isinstance(found, dict)
-        else (section.spelled(lambda words: spelled(words, PlanSpec)) for section in found)
+        out.json_text(output) + "\n"
+        if isinstance(output, dict)
+        else (section.spelled(lambda words: spelled(words, PlanSpec)) for section in output)
     )

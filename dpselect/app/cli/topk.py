@@ -56,7 +56,7 @@ def _topk(
         )
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
-        found: Any = answered(
+        result: Any = answered(
             question,
             log,
             place,
@@ -64,12 +64,12 @@ def _topk(
             lambda unkept, answer: out.show_answer(answer, unkept, json=True),
             lambda words: echo(words, err=True),
         )
-    if isinstance(found, Answer | DryRun):
-        out.show_answer(found, place, json=json)
-        if isinstance(found, Answer) and found.explained_by_noise:
-            out.leave_explained(found.cautions, json=json)
+    if isinstance(result, Answer | DryRun):
+        out.show_answer(result, place, json=json)
+        if isinstance(result, Answer) and result.explained_by_noise:
+            out.leave_explained(result.cautions, json=json)
     else:
-        _show(found, as_json=json)
+        _show(result, as_json=json)
 
 
 topk = command(TopKSpec, _topk)
@@ -88,17 +88,17 @@ def _show(series: Series, *, as_json: bool) -> None:
     cautions = [_spelled(words) for words in series.cautions]
     if as_json:
         listed = [
-            {"period": one.name, "state": one.state, "output": str(one.output)}
-            for one in series.releases
+            {"period": release.name, "state": release.state, "output": str(release.output)}
+            for release in series.releases
         ]
         in_all = series.in_all
-        stated = {
+        total = {
             "periods": in_all.periods,
             "epsilon": in_all.epsilon,
             "delta": in_all.delta,
             "in_words": in_all.words,
         }
-        out.emit(out.json_text({"periods": listed, "in_all": stated, "notes": cautions}) + "\n")
+        out.emit(out.json_text({"periods": listed, "in_all": total, "notes": cautions}) + "\n")
     else:
         out.emit(section.spelled(_spelled) for section in series.sections())
     if lost := series.lost:

@@ -85,15 +85,15 @@ class History:
         releases: int,
         shown: Iterable[Selection] = (),
     ) -> None:
-        finds = (
+        is_histogram = (
             isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is None
         )
-        whole = (
+        is_top_k = (
             isinstance(mechanism, OneshotTopK)
             and mechanism.values
             and mechanism.value_scale is None
         )
-        if not (finds or whole):
+        if not (is_histogram or is_top_k):
             raise InvalidRequest(
                 "a history shows known items whatever their scores, all of them: it takes a"
                 " SparseHistogram with floor=0 and k=None, or a OneshotTopK with values=True and k"
@@ -104,7 +104,7 @@ class History:
         self._releases = checked_integer(
             "releases", releases, "how many releases there may be", error=InvalidRequest
         )
-        self._kept: ProcessState[_Vectors | None] = ProcessState(
+        self._state: ProcessState[_Vectors | None] = ProcessState(
             _Vectors(shown, self._k),
             owner="this history",
             remedy="make one there from what was shown",
@@ -122,21 +122,20 @@ class History:
 
     def to_json(self) -> str:
         """The configuration, as a ledger keeps it."""
-        drawn = json.loads(self._mechanism.to_json())
+        data = json.loads(self._mechanism.to_json())
         return json.dumps(
-            {"kind": "history", "k": self._k, "releases": self._releases, "mechanism": drawn}
+            {"kind": "history", "k": self._k, "releases": self._releases, "mechanism": data}
         )
 
-    def best(self, shown: Selection) -> Selection:
-        """The first k items that a release has shown."""
-        labels, values = (shown.labels or ())[: self._k], (shown.values or ())[: self._k]
+    def best(self, selection: Selection) -> Selection:
+        """The first k items of a release."""
+        labels, values = (selection.labels or ())[: self._k], (selection.values or ())[: self._k]
         complete = len(labels) == self._k
-        reason = None if complete else _REASON
         return Selection(
             ordered=True,
             requested=self._k,
             complete=complete,
-            reason=reason,
+            reason=None if complete else _REASON,
             values=values,
             labels=labels,
         )
@@ -156,8 +155,8 @@ class History:
             raise InvalidRequest(
                 "scores have no labels, by which a history knows items. Name the candidates"
             )
-        with self._kept.locked() as kept:
-            vectors = self._open(kept)
+        with self._state.locked() as state:
+            vectors = self._open(state)
             if isinstance(self._mechanism, SparseHistogram):
                 if (
                     scores.sums
@@ -187,18 +186,18 @@ class History:
             rng: for tests and simulation; None for the operating system's entropy.
         """
         self.check(scores)
-        with self._kept.locked() as kept:
-            vectors = self._open(kept)
+        with self._state.locked() as state:
+            vectors = self._open(state)
             # until all of it is done: what was drawn and is lost must not be drawn again
-            self._kept.value = None
+            self._state.value = None
             if isinstance(self._mechanism, SparseHistogram):
                 self._discover(self._mechanism, vectors, scores, sampler(rng))
             else:
                 vectors.take(self._mechanism.select(scores, rng=rng))
-            selection = vectors.shown(
+            selection = vectors.selection(
                 self._mechanism.scale**2 * by_name(self._mechanism.noise).variance
             )
-            self._kept.value = vectors
+            self._state.value = vectors
         return selection
 
     def release(
@@ -313,13 +312,13 @@ class _Vectors:
         # of the last release; and the largest of all in size
         self.last, self.largest = np.zeros(0), np.zeros(0)
         self.releases = 0
-        for one in shown:
-            self.take(one)
+        for selection in shown:
+            self.take(selection)
         self.releases = 0  # those that an earlier history has shown are not among them
 
-    def take(self, one: Selection) -> None:
+    def take(self, selection: Selection) -> None:
         """Add the result of a release, with all items that are known."""
-        values = dict(zip(one.labels or (), one.values or (), strict=True))
+        values = dict(zip(selection.labels or (), selection.values or (), strict=True))
         if missing := self.places.keys() - values.keys():
             raise InvalidRequest(
                 f"shown: a release leaves out {len(missing)} of the items that those before it have"
@@ -329,21 +328,21 @@ class _Vectors:
         self.add(np.array([values[label] for label in self.places]))
         self.known[:] = True
 
-    def shown(self, variance: float) -> Selection:
+    def selection(self, variance: float) -> Selection:
         """All known items, ordered by means over time, with their scores of the last release.
 
         Args:
             variance: variance of the last release's noise.
         """
-        order, found, names = (
+        order, indices, names = (
             self.means.order(variance, self.known),
             np.flatnonzero(self.known),
             list(self.places),
         )
         rows = zip(
             order.tolist(),
-            [names[place] for place in found],
-            self.last[found].tolist(),
+            [names[place] for place in indices],
+            self.last[indices].tolist(),
             strict=True,
         )
         ranked = sorted(rows, key=lambda row: (-row[0], label_key(row[1])))

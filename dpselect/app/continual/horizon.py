@@ -65,26 +65,26 @@ def close(
     """
     with state.transaction():
         state.load(events)
-        known = state.number_of_items()
+        items_before = state.number_of_items()
         increment = state.take(period)
         before()
-        state.draw(increment, known, source)
+        state.draw(increment, items_before, source)
         items, scores, sums = _discovered(state, period, increment.items)
         mechanism = state.meta.mechanism
         groups = (
             len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
         )
-        selection, shown = _best(
+        selection, released = _best(
             state, items, scores, means.order_by(mechanism, period, scores, sums, groups)
         )
         if mechanism.counts is not None:
             noise = source.rounded(
-                np.zeros(len(shown)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER
+                np.zeros(len(released)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER
             )
             selection = selection.model_copy(
-                update={"values": tuple((state.count_users(period, shown) + noise).tolist())}
+                update={"values": tuple((state.count_users(period, released) + noise).tolist())}
             )
-        state.add_closed(period, events.asked, selection)
+        state.add_closed(period, events.options, selection)
     return selection
 
 
@@ -93,35 +93,35 @@ _ONE_USER = 1.0  # the grid of counts
 _ERROR = 2.0**-52
 
 
-def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
+def _discovered(state: State, period: int, active: Integers) -> tuple[Integers, Floats, Floats]:
     """The discovered items (n,), their scores in weights, and sums (columns, n) that order them.
 
-    Items that pass a test now are stored as discovered. `given` are the items to which users have
+    Items that pass a test now are stored as discovered. `active` are the items to which users have
     given a weight in this period.
     """
     mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
-    touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
-    touched[given], shown[state.discovered()] = True, True
+    touched, discovered = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
+    touched[active], discovered[state.discovered()] = True, True
     columns = means.columns(mechanism, period)
     new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
     for first, rows in state.measured(period, items):
         place = slice(first, first + rows.shape[1])
-        found, off = estimate(mechanism, mechanism.strategy.estimator, rows)
+        estimates, off = estimate(mechanism, mechanism.strategy.estimator, rows)
         # what passes a test does so surely, whatever the roundings of floats
         if mechanism.delta is not None:
-            passed = found - off > mechanism.thresholds(now)
+            passing = estimates - off > mechanism.thresholds(now)
             # a score of noise alone is not tested: its item's users are not there (Theorem T4)
             if mechanism.count == "period":
-                passed &= touched[place]
+                passing &= touched[place]
             if (bars := mechanism.total_thresholds(now)) is not None:
                 total, off = estimate(mechanism, mechanism.strategy.totals, rows)
-                passed |= total - off > bars
-            new.append(first + np.flatnonzero(passed & ~shown[place]))
-            shown[place] |= passed
-        scores.append(found[shown[place]])
-        sums.append(weighted(columns, rows[:, shown[place]]))
+                passing |= total - off > bars
+            new.append(first + np.flatnonzero(passing & ~discovered[place]))
+            discovered[place] |= passing
+        scores.append(estimates[discovered[place]])
+        sums.append(weighted(columns, rows[:, discovered[place]]))
     state.discover(np.concatenate(new))
-    return np.flatnonzero(shown), np.concatenate(scores), np.concatenate(sums, axis=1)
+    return np.flatnonzero(discovered), np.concatenate(scores), np.concatenate(sums, axis=1)
 
 
 def weighted(columns: Floats, rows: Floats) -> Floats:
@@ -313,8 +313,8 @@ class Horizon:
         if self._account is None:
             return None
         ledger, name = self._account
-        found = ledger.affordable(name, self.mechanism, **self._terms)
-        return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
+        rest = ledger.affordable(name, self.mechanism, **self._terms)
+        return f"{name}, {rest.account}: {rest}" if rest.account else f"{name}: {rest}"
 
     def _charged_period(self, dataset: Dataset) -> str:
         """Return the charged period of the dataset: the named one, or else that of the state."""
@@ -369,11 +369,11 @@ class Horizon:
                 horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
-        asked = self._asked(period, events, reading, options)
+        checked = self._checked_reading(period, events, reading, options)
         with self._opened() as state:
-            if (closed := _require_askable(state, int(period), _unread(asked))) is not None:
+            if (closed := _require_askable(state, int(period), _unread(checked))) is not None:
                 return closed.selection
-        with self._read(events, asked) as read, self._opened() as state:
+        with self._read(events, checked) as read, self._opened() as state:
             # Another process may have closed it while its events were read.
             if (closed := _require_askable(state, int(period), read)) is not None:
                 return closed.selection
@@ -382,7 +382,7 @@ class Horizon:
                 self._release(state.meta, state.closed()[-1])
             except BaseException as error:
                 try:
-                    receipt = self._found(self._key)
+                    receipt = self._receipt_of(self._key)
                     charged = receipt is not None and receipt.state not in ("reserved", "void")
                 except AccountingError:
                     charged = True  # for all that is known
@@ -398,19 +398,23 @@ class Horizon:
 
         No event is read, and nothing is stored, charged or drawn.
         """
-        asked = self._asked(period, events, reading, options)
+        checked = self._checked_reading(period, events, reading, options)
         with State.opened(self._path) as state:
-            closed = _require_askable(state, int(period), _unread(asked))
-        if closed is None and asked is not None:
-            require_columns(events, asked)
+            closed = _require_askable(state, int(period), _unread(checked))
+        if closed is None and checked is not None:
+            require_columns(events, checked)
 
     @contextmanager
-    def _read(self, events: object, asked: Reading | None) -> Iterator[Events]:
+    def _read(self, events: object, reading: Reading | None) -> Iterator[Events]:
         """The new events of a period as a relation in SQL, while the state is not open."""
         with temporary_folder() as folder:
-            yield NO_EVENTS if asked is None else _count_pairs(folder, events, asked, self._groups)
+            yield (
+                NO_EVENTS
+                if reading is None
+                else _count_pairs(folder, events, reading, self._groups)
+            )
 
-    def _asked(
+    def _checked_reading(
         self, period: int, events: object, reading: Reading | None, options: dict[str, Any]
     ) -> Reading | None:
         """Checked options for reading a period's events; None for a period without events."""
@@ -424,13 +428,13 @@ class Horizon:
                 f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon"
             )
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
-        asked = (
+        result = (
             None
             if events is None
             else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
         )
-        self._require_written_alike(() if asked is None else asked.normalize)
-        return asked
+        self._require_written_alike(() if result is None else result.normalize)
+        return result
 
     def count_closed(self, readings: Sequence[Reading]) -> int:
         """Number of the first periods that are closed with these `readings`. No event is read.
@@ -439,17 +443,17 @@ class Horizon:
             InvalidRequest: one of them was closed with other options.
         """
         with self._opened() as state:
-            done = state.closed()[: len(readings)]
-        for closed, reading in zip(done, readings, strict=False):
+            releases = state.closed()[: len(readings)]
+        for closed, reading in zip(releases, readings, strict=False):
             _require_same_question(
                 closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped))
             )
-        return len(done)
+        return len(releases)
 
     def released(self) -> tuple[Period, ...]:
         """The releases so far, in order."""
         with self._opened() as state:
-            return tuple(Period(one.period, one.selection) for one in state.closed())
+            return tuple(Period(closed.period, closed.selection) for closed in state.closed())
 
     @property
     def periods_left(self) -> int:
@@ -483,16 +487,16 @@ class Horizon:
         The charge is not made again. Lists that are None are not compared.
         """
         with State.opened(self._path) as state:
-            meta, begun = state.meta, len(state.closed())
+            meta, closed_count = state.meta, len(state.closed())
             for differs, words in (
                 (
                     meta.belongs_to != self._name,
                     f"it is not that of key={self._key!r} {self._of}. {_SAME}",
                 ),
                 (
-                    begun and not charged,
+                    closed_count and not charged,
                     (
-                        f"it has released {begun} periods, and this ledger knows of no"
+                        f"it has released {closed_count} periods, and this ledger knows of no"
                         f" key={self._key!r}. If it is another ledger, name the one that was"
                         " charged. If it was restored to before the horizon, put the charge back"
                         " with `dpselect continual recharge`, or continual.open(recharge=True)"
@@ -524,22 +528,23 @@ class Horizon:
                 "the horizon was opened with dry_run=True, which rehearses alone. Open it without"
             )
         with State.opened(self._path) as state:
-            done, meta = state.closed(), state.meta
+            releases, meta = state.closed(), state.meta
             receipt = self._receipt()
             if receipt is not None and receipt.state == "released":
                 self._claim(self._key, meta.claim)
             # From the last that the ledger has. More than one follows it on a ledger that was
             # restored: a gap would let an older copy of the state draw the first of them again.
             last = next(
-                (period for period in range(len(done), 0, -1) if self._is_marked(meta, period)), 1
+                (period for period in range(len(releases), 0, -1) if self._is_marked(meta, period)),
+                1,
             )
-            for closed in done[last - 1 :]:
+            for closed in releases[last - 1 :]:
                 self._release(meta, closed)
-            if self._is_marked(meta, len(done) + 1):
+            if self._is_marked(meta, len(releases) + 1):
                 raise HorizonError(
-                    f"it is an older copy, which knows {len(done)} closed periods, and the ledger"
-                    " more. A period that was released is not drawn again. Go on with the latest"
-                    " state, and never from a backup"
+                    f"it is an older copy, which knows {len(releases)} closed periods, and the"
+                    " ledger more. A period that was released is not drawn again. Go on with the"
+                    " latest state, and never from a backup"
                 )
             yield state
 
@@ -549,7 +554,7 @@ class Horizon:
             ledger, name = self._account
             ledger.commit(name, self._key, actor=self._terms.get("actor"))
 
-    def _found(self, key: str) -> Receipt | None:
+    def _receipt_of(self, key: str) -> Receipt | None:
         """The ledger's entry under a key; None without a ledger."""
         return None if self._account is None else self._account[0].find(self._account[1], key)
 
@@ -559,7 +564,7 @@ class Horizon:
 
     def _receipt(self) -> Receipt | None:
         """The receipt of the charge, if there is one. A voided charge is refused."""
-        receipt = self._found(self._key)
+        receipt = self._receipt_of(self._key)
         if receipt is not None and receipt.state == "void":
             raise HorizonError(
                 f"the horizon key={self._key!r} was voided, and nothing is drawn from its state."
@@ -568,8 +573,8 @@ class Horizon:
         return receipt
 
     def _is_marked(self, meta: Meta, period: int) -> bool:
-        found = self._found(meta.key_of(period))
-        return found is not None and found.state == "released"
+        receipt = self._receipt_of(meta.key_of(period))
+        return receipt is not None and receipt.state == "released"
 
     def _release(self, meta: Meta, closed: Closed) -> None:
         """Leave the mark of a stored period on the ledger.
@@ -648,7 +653,7 @@ def open(
     return Horizon(ledger, dataset, mechanism, state, key=key, terms=terms, **about)
 
 
-def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
+def _options_of(mechanism: ContinualTopK) -> dict[str, Any]:
     """Options of a mechanism, by name, without its noise.
 
     The noise follows from them and the budget.
@@ -671,14 +676,14 @@ def _stated(mechanism: ContinualTopK) -> dict[str, Any]:
 
 def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
     """An error that names the option that differs from the time when the horizon was opened."""
-    was, asked = _stated(then), _stated(now)
-    name = next((name for name in was if was[name] != asked[name]), "epsilon")
+    was, present = _options_of(then), _options_of(now)
+    name = next((name for name in was if was[name] != present[name]), "epsilon")
     if name == "epsilon":
         words = "with another epsilon= or delta="
     elif isinstance(was[name], bool):
         words = f"{'with' if was[name] else 'without'} {name}="
     else:
-        words = f"with {name}={was[name]}, and {name}={asked[name]} is asked for now"
+        words = f"with {name}={was[name]}, and {name}={present[name]} is asked for now"
     return HorizonError(
         f"it was opened {words}. Ask as then, or start another horizon with a key= and a state= of"
         " its own"
@@ -691,21 +696,21 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
     A closed period is not compared with its present events, because the caller would learn whether
     they have changed.
     """
-    done = state.closed()
-    if period > len(done) + 1:
+    closed = state.closed()
+    if period > len(closed) + 1:
         raise InvalidRequest(
-            f"period={period} cannot be closed before period {len(done) + 1}. Close them in order"
+            f"period={period} cannot be closed before period {len(closed) + 1}. Close them in order"
         )
-    if period == len(done) + 1:
+    if period == len(closed) + 1:
         state.require_users(events)
         return None
-    _require_same_question(done[period - 1], events)
-    return done[period - 1]
+    _require_same_question(closed[period - 1], events)
+    return closed[period - 1]
 
 
 def _require_same_question(closed: Closed, events: Events) -> None:
     """Refuse other options for a closed period than at the time, naming the option."""
-    then, now = json.loads(closed.asked) or {}, json.loads(events.asked) or {}
+    then, now = json.loads(closed.options) or {}, json.loads(events.options) or {}
     if then != now:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
@@ -784,10 +789,10 @@ def _unread(reading: Reading | None) -> Events:
     if reading is None:
         return NO_EVENTS
     who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
-    asked = reading.model_dump(
+    options = reading.model_dump(
         mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"}
     )
-    return replace(NO_EVENTS, who=who, asked=json.dumps(asked))
+    return replace(NO_EVENTS, who=who, options=json.dumps(options))
 
 
 def _count_pairs(
@@ -803,9 +808,9 @@ def _count_pairs(
         )
     with engine_of(events, reading.memory_limit) as engine:
         tables, staged = prepared(engine, events, reading, None)
-        shown, kinds = staged.pairs, staged.typed
+        pairs, kinds = staged.pairs, staged.typed
         if reading.group is not None:
-            shown = f"({cells_of(shown, groups if groups is not None else reading.groups)})"
+            pairs = f"({cells_of(pairs, groups if groups is not None else reading.groups)})"
             kinds = {**kinds, "item": "str"}
-        tables.save(shown, path)
+        tables.save(pairs, path)
     return replace(read, kinds=kinds)

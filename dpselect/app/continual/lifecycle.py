@@ -34,7 +34,7 @@ from dpselect.app.release.series import (
     horizon_mechanism,
     over_horizon,
 )
-from dpselect.app.spec.base import asked_by
+from dpselect.app.spec.base import takes_fields_of
 from dpselect.app.spec.continual_spec import (
     CloseSpec,
     ContinualSpec,
@@ -69,21 +69,21 @@ if TYPE_CHECKING:
 
 
 @overload
-def start(*, dry_run: Literal[False] = False, **asked: Unpack[StartKeywords]) -> HorizonAnswer: ...
+def start(*, dry_run: Literal[False] = False, **fields: Unpack[StartKeywords]) -> HorizonAnswer: ...
 
 
 @overload
-def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | DryRun: ...
+def start(*, dry_run: bool, **fields: Unpack[StartKeywords]) -> HorizonAnswer | DryRun: ...
 
 
-@asked_by(StartSpec)
-def start(**asked: Any) -> HorizonAnswer | DryRun:
+@takes_fields_of(StartSpec)
+def start(**fields: Any) -> HorizonAnswer | DryRun:
     """Reserve a horizon of releases and create its private state, before any data are read.
 
     The first period commits the charge. A second call under the key reserves nothing more.
 
     Args:
-        asked: the fields of `dpselect.app.spec.continual_spec.StartSpec`.
+        fields: the fields of `dpselect.app.spec.continual_spec.StartSpec`.
 
     Returns:
         The answer without a release yet; with `dry_run`, the charge.
@@ -92,38 +92,38 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         CalibrationError: no amount of noise fits the budget. And as `Horizon`; nothing was reserved
             then.
     """
-    spec = StartSpec(**asked)
+    spec = StartSpec(**fields)
     lists: Any = {"domain": spec.catalog(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
     settings["users"] = spec.user_clip
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
-    kept = _kept(spec, "start")
+    file = _answer_file(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             return dry_close(session, horizon)
-        return kept.written(HorizonAnswer.of(horizon, (), question=kept.question))
+        return file.written(HorizonAnswer.of(horizon, (), question=file.question))
 
 
 @overload
 def close(
-    period: int, data: object, *, dry_run: Literal[False] = False, **asked: Unpack[CloseKeywords]
+    period: int, data: object, *, dry_run: Literal[False] = False, **fields: Unpack[CloseKeywords]
 ) -> HorizonAnswer: ...
 
 
 @overload
 def close(
-    period: int, data: object, *, dry_run: bool, **asked: Unpack[CloseKeywords]
+    period: int, data: object, *, dry_run: bool, **fields: Unpack[CloseKeywords]
 ) -> HorizonAnswer | DryRun: ...
 
 
-@asked_by(CloseSpec)
-def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
+@takes_fields_of(CloseSpec)
+def close(period: int, data: object, **fields: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k.
 
     Args:
         period: the first that is not closed: 1, 2, and so on.
         data: the new events, as for `dpselect.topk`; None for a period without events.
-        asked: the fields of `dpselect.app.spec.continual_spec.CloseSpec`.
+        fields: the fields of `dpselect.app.spec.continual_spec.CloseSpec`.
 
     Returns:
         The period's release. If it is closed already, no event is read. With `dry_run`, the cost of
@@ -132,72 +132,72 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     Raises:
         InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
     """
-    spec = CloseSpec(**asked)
-    kept = _kept(spec, "close", period=str(period), source=named(data))
+    spec = CloseSpec(**fields)
+    file = _answer_file(spec, "close", period=str(period), source=named(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
             return dry_close(session, horizon, look=look)
-        about: Any = {"group": group_head(spec.group), "question": kept.question}
-        if kept.held is not None:
-            return kept.written(
+        about: Any = {"group": group_head(spec.group), "question": file.question}
+        if file.earlier is not None:
+            return file.written(
                 HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about)
             )
         selection = horizon.close(period, data, spec.reading())
-        return kept.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
+        return file.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
 
 
-@asked_by(ShowSpec)
-def show(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
+@takes_fields_of(ShowSpec)
+def show(**fields: Unpack[SharedHeld]) -> HorizonAnswer:
     """All releases of a horizon so far.
 
     Args:
-        asked: the fields of `dpselect.app.spec.continual_spec.ShowSpec`.
+        fields: the fields of `dpselect.app.spec.continual_spec.ShowSpec`.
 
     Raises:
         InvalidRequest, HorizonError: as `Horizon`.
     """
-    return _shown(ShowSpec(**asked), "show")
+    return _answer_of(ShowSpec(**fields), "show")
 
 
-@asked_by(RechargeSpec)
-def recharge(**asked: Unpack[SharedHeld]) -> HorizonAnswer:
+@takes_fields_of(RechargeSpec)
+def recharge(**fields: Unpack[SharedHeld]) -> HorizonAnswer:
     """Charge a horizon and its released periods again, on a ledger restored from before the charge.
 
     Args:
-        asked: the fields of `dpselect.app.spec.continual_spec.RechargeSpec`.
+        fields: the fields of `dpselect.app.spec.continual_spec.RechargeSpec`.
 
     Raises:
         InvalidRequest, HorizonError, BudgetExceeded: as `Horizon`.
     """
-    return _shown(RechargeSpec(**asked), "recharge")
+    return _answer_of(RechargeSpec(**fields), "recharge")
 
 
-def _shown(spec: HeldFields, command: str) -> HorizonAnswer:
-    kept = _kept(spec, command)
+def _answer_of(spec: HeldFields, command: str) -> HorizonAnswer:
+    file = _answer_file(spec, command)
     with _horizon(spec, recharge=command == "recharge") as (_, horizon):
-        return kept.written(HorizonAnswer.of(horizon, question=kept.question))
+        return file.written(HorizonAnswer.of(horizon, question=file.question))
 
 
 @overload
 def run(
-    data: object, *, dry_run: Literal[False] = False, **asked: Unpack[ContinualKeywords]
+    data: object, *, dry_run: Literal[False] = False, **fields: Unpack[ContinualKeywords]
 ) -> HorizonAnswer: ...
 
 
 @overload
 def run(
-    data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]
+    data: object, *, dry_run: bool, **fields: Unpack[ContinualKeywords]
 ) -> HorizonAnswer | DryRun: ...
 
 
-@asked_by(ContinualSpec)
-def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
+@takes_fields_of(ContinualSpec)
+def run(data: object, **fields: Any) -> HorizonAnswer | DryRun:
     """Close the periods of a log that have ended and are open. The same call later goes on.
 
     Args:
         data: the log so far, as for `dpselect.topk`. A log that cannot be read costs nothing.
-        asked: the fields of `dpselect.app.spec.continual_spec.ContinualSpec`.
+        fields: the fields of `dpselect.app.spec.continual_spec.ContinualSpec`.
 
     Returns:
         The releases of all closed periods; with `dry_run`, the charge for the whole series.
@@ -215,7 +215,7 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     Warns:
         Unrecorded: no ledger is named; once in a process.
     """
-    spec = ContinualSpec(**asked)
+    spec = ContinualSpec(**fields)
     if spec.ledger is None and not spec.dry_run:
         warn_unrecorded(stacklevel=3)
     return ran(data, spec)
@@ -232,7 +232,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     state = Path(f"{name}.state" if spec.state is None else spec.state)
     key = name if spec.key is None else spec.key
     # The made key is of the log's name, so that another log's output is in the way.
-    kept = KeptHorizon.of(horizon_file(spec), {**question, "key": key}, state)
+    file = KeptHorizon.of(horizon_file(spec), {**question, "key": key}, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(
         periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
@@ -253,7 +253,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
             "dry_run": spec.dry_run,
             "data": described(spec, listed, reading.groups),
         }
-        found = over_horizon(
+        result = over_horizon(
             session,
             data,
             reading,
@@ -262,9 +262,9 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
             settings,
             opens,
             **about,
-            question=kept.question,
+            question=file.question,
         )
-        return found if isinstance(found, DryRun) else kept.written(found)
+        return result if isinstance(result, DryRun) else file.written(result)
 
 
 @contextmanager
@@ -276,8 +276,8 @@ def _horizon(
     if mechanism is None:
         if not path.exists():
             raise HorizonError(f"state={masked(path)} does not exist. Start the horizon first")
-        with State.opened(path) as made:
-            mechanism = made.meta.mechanism
+        with State.opened(path) as state:
+            mechanism = state.meta.mechanism
     with session_of(spec) as session:
         yield (
             session,
@@ -292,7 +292,7 @@ def _horizon(
         )
 
 
-def _kept(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
+def _answer_file(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """The file of a spec's question, checked before anything is read, reserved or charged."""
     return KeptHorizon.of(
         horizon_file(spec), _question(spec, command, **about), Path(str(spec.state))
@@ -322,11 +322,11 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
     """
     parts = data if isinstance(data, list | tuple) else (data,)
     unnamed = not all(isinstance(part, str | os.PathLike) and str(part) != "-" for part in parts)
-    for missing, needed in (
+    for missing, is_open in (
         ("state", spec.state is None),
         ("key", spec.ledger is not None and spec.key is None),
     ):
-        if unnamed and needed:
+        if unnamed and is_open:
             raise InvalidRequest(
                 f"{missing}= is missing: a log that is no file has no name to make it of, so"
                 " state it"

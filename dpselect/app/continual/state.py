@@ -212,13 +212,13 @@ class Events:
         kinds: types of these in the source, without columns that hold nothing; empty if there is no
             source.
         who: the options that say which events are one user's, by name; None if nothing was read.
-        asked: all options of the reading, as JSON.
+        options: all options of the reading, as JSON.
     """
 
     relation: str
     kinds: Kinds
     who: Mapping[str, Any] | None = None
-    asked: str = "null"
+    options: str = "null"
 
 
 @final
@@ -227,12 +227,12 @@ class Closed:
     """A closed period, with its release.
 
     Attributes:
-        asked: options of the reading of its events, as JSON.
+        options: options of the reading of its events, as JSON.
         mark: mark of the period in the ledger.
     """
 
     period: int
-    asked: str
+    options: str
     mark: str
     selection: Selection
 
@@ -319,15 +319,15 @@ class State(NotPickled):
         reason, new_key = "", False
         try:
             with temporary_folder(".dpselect-", path.parent) as folder:
-                made = folder / "state"
+                draft = folder / "state"
                 write_draft(folder / "key", secrets.token_hex(32).encode())
                 new_key = settle(folder / "key", key_file(path))
                 key = _read_key(path)
-                _asked(lambda: _written(made, mechanism, belongs_to, key, domain, groups))
-                made.chmod(0o600)
-                with made.open("rb") as file:
+                _guarded(lambda: _written(draft, mechanism, belongs_to, key, domain, groups))
+                draft.chmod(0o600)
+                with draft.open("rb") as file:
                     os.fsync(file.fileno())
-                reason = "" if settle(made, path) else _MADE_MEANWHILE
+                reason = "" if settle(draft, path) else _MADE_MEANWHILE
         except OSError as error:
             why = error.strerror or "input or output error"
             reason = f"it cannot be written ({why}); nothing is left of it. Check its folder"
@@ -369,7 +369,7 @@ class State(NotPickled):
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
-            connection = _asked(
+            connection = _guarded(
                 lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path
             )
             try:
@@ -389,16 +389,16 @@ class State(NotPickled):
     def _run(
         self, sql: str, parameters: Sequence[object] | dict[str, object] = ()
     ) -> list[tuple[Any, ...]]:
-        stated = parameters if isinstance(parameters, dict) else list(parameters)
-        return _asked(lambda: self._connection.execute(sql, stated).fetchall())
+        values = parameters if isinstance(parameters, dict) else list(parameters)
+        return _guarded(lambda: self._connection.execute(sql, values).fetchall())
 
     def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
-        found = _asked(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
+        arrays = _guarded(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
         return {
-            name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()
+            name: np.ascontiguousarray(column, dtype=np.int64) for name, column in arrays.items()
         }
 
-    def _given(
+    def _run_with(
         self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()
     ) -> None:
         """Run a statement that reads the table `given`."""
@@ -431,17 +431,17 @@ class State(NotPickled):
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, mark, selection FROM closed ORDER BY period")
         return [
-            Closed(period, asked, mark, Selection.model_validate_json(text))
-            for period, asked, mark, text in rows
+            Closed(period, options, mark, Selection.model_validate_json(text))
+            for period, options, mark, text in rows
         ]
 
-    def add_closed(self, period: int, asked: str, selection: Selection) -> None:
+    def add_closed(self, period: int, options: str, selection: Selection) -> None:
         """Record a period's release, under an unguessable mark that follows from the last one."""
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
         released = selection.model_dump_json()
         parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
         mark = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, asked, mark, released])
+        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, options, mark, released])
 
     # -- what was read -----------------------------------------------------------------------------
 
@@ -458,8 +458,8 @@ class State(NotPickled):
         if _hash_of_key(self._user_key()) != self._key_hash:
             raise HorizonError(f"the key of its users is that of another state: {_KEY_BACK}")
         who = events.who or {}
-        for (known,) in self._run("SELECT who FROM reading") if who else ():
-            then: dict[str, Any] = json.loads(known)
+        for (record,) in self._run("SELECT who FROM reading") if who else ():
+            then: dict[str, Any] = json.loads(record)
             for name, now in who.items():
                 if now != then[name]:
                     raise InvalidRequest(
@@ -476,16 +476,16 @@ class State(NotPickled):
         """
         self.require_users(self._fresh)
         who, kinds = self._fresh.who, self._fresh.kinds
-        for known, integers in (
+        for record, integers in (
             self._run("SELECT who, integers FROM reading") or [(None, True)]
             if who is not None or kinds
             else ()
         ):
             self._run("DELETE FROM reading")
-            stated = json.dumps(who if who is None else dict(who)) if known is None else known
+            text = json.dumps(who if who is None else dict(who)) if record is None else record
             self._run(
                 "INSERT INTO reading VALUES (?, ?)",
-                [stated, integers and kinds.get("item", "int") == "int"],
+                [text, integers and kinds.get("item", "int") == "int"],
             )
 
     # -- users: what counts, Theorem T3 ------------------------------------------------------------
@@ -496,23 +496,23 @@ class State(NotPickled):
         Fresh coins choose among the cells of a user who has too many.
         """
         self._settle()
-        mechanism, known = self.meta.mechanism, self.number_of_items()
+        mechanism, items_before = self.meta.mechanism, self.number_of_items()
         since = period - (mechanism.window or period)  # a pair counts again this many periods later
-        cells, stored = self._cells(since), self._run("SELECT used FROM positions")
+        cells, rows = self._cells(since), self._run("SELECT used FROM positions")
         # how many cells of each user were counted so far
-        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)
+        used = np.frombuffer(rows[0][0] if rows else b"", dtype=np.int16)
         used = np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         users, items = cells >> 32, cells & _LOW
-        counted, weights = mechanism.users.counted(users, used, _fresh_coins)
-        users, items = users[counted], items[counted]
+        chosen, weights = mechanism.users.counted(users, used, _fresh_coins)
+        users, items = users[chosen], items[chosen]
         # Sums of integers in floats: exact below 2^53, for 2^33 cells.
         sums = np.bincount(items, weights).astype(np.int64)
         touched = np.flatnonzero(sums)
         # Existence by weight: of a new item nothing stays unless some user gives it one.
-        new = touched >= known
-        numbers = np.where(new, known + np.cumsum(new) - 1, touched)
-        self._given(
+        new = touched >= items_before
+        numbers = np.where(new, items_before + np.cumsum(new) - 1, touched)
+        self._run_with(
             {"was": touched[new], "iid": numbers[new]},
             "INSERT INTO items SELECT i, given.iid FROM given JOIN appeared ON appeared.iid ="
             " given.was",
@@ -520,9 +520,9 @@ class State(NotPickled):
         if mechanism.count != "period":
             if mechanism.window is not None:
                 self._run("DELETE FROM pairs WHERE period <= ?", [since])
-            numbered = numbers[np.searchsorted(touched, items)]
-            self._given(
-                {"uid": users, "iid": numbered},
+            item_numbers = numbers[np.searchsorted(touched, items)]
+            self._run_with(
+                {"uid": users, "iid": item_numbers},
                 "INSERT INTO pairs SELECT uid, iid, ? FROM given",
                 [period],
             )
@@ -553,17 +553,17 @@ class State(NotPickled):
             )
             numbers = f"(SELECT count(*) FROM {table}) + row_number() OVER () - 1 AS {number}"
             self._run(f"{into} SELECT {name}, {numbers} FROM ({met})")
-        joined = "fresh JOIN users USING (u) JOIN (FROM items UNION ALL FROM appeared) USING (i)"
+        tables = "fresh JOIN users USING (u) JOIN (FROM items UNION ALL FROM appeared) USING (i)"
         unseen = "ANTI JOIN (FROM pairs WHERE period > ?) USING (uid, iid)"
         cells = np.sort(
             self._columns(
-                f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since]
+                f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {tables} {unseen}", [since]
             )["cell"]
         )
         return cells[np.diff(cells, prepend=-1) != 0]
 
-    def count_users(self, period: int, shown: Sequence[int]) -> Integers:
-        """Users (shown,) of each released item. Private.
+    def count_users(self, period: int, items: Sequence[int]) -> Integers:
+        """Users (items,) of each released item. Private.
 
         Each user counts for at most `counts.items` of them, chosen by fresh coins (Theorem T10).
         They are users of the period's events, or of the cells that earlier periods and this one
@@ -575,19 +575,21 @@ class State(NotPickled):
         cells = "fresh JOIN users USING (u) JOIN items USING (i)" if each else "pairs"
         since = [] if each else [period - mechanism.window if mechanism.window else 0]
         within = "" if each else "WHERE period > ?"
-        found = self._columns(
+        pairs = self._columns(
             f"SELECT DISTINCT uid, iid FROM {cells} SEMI JOIN {_THESE} USING (iid) {within}",
-            [list(shown), *since],
+            [list(items), *since],
         )
-        users, order = found["uid"].astype(np.int64), np.argsort(np.array(shown, dtype=np.int64))
-        kept = choose_cells(
+        users, order = pairs["uid"].astype(np.int64), np.argsort(np.array(items, dtype=np.int64))
+        chosen = choose_cells(
             users,
             np.bincount(users, minlength=1)[users],
             np.full(len(users), mechanism.counts.items),
             _fresh_coins,
         )
-        places = order[np.searchsorted(np.array(shown, dtype=np.int64)[order], found["iid"][kept])]
-        return np.bincount(places, minlength=len(shown))
+        places = order[
+            np.searchsorted(np.array(items, dtype=np.int64)[order], pairs["iid"][chosen])
+        ]
+        return np.bincount(places, minlength=len(items))
 
     # -- items: what was measured ------------------------------------------------------------------
 
@@ -606,7 +608,7 @@ class State(NotPickled):
 
     def discover(self, items: Integers) -> None:
         """Record that these items passed a test."""
-        self._given({"iid": items}, "INSERT INTO discovered FROM given")
+        self._run_with({"iid": items}, "INSERT INTO discovered FROM given")
 
     def labels(self, items: Integers) -> list[Label]:
         """Labels of these items, in order.
@@ -615,7 +617,7 @@ class State(NotPickled):
         """
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
-        written = (
+        kind = (
             int
             if all(integers for (integers,) in self._run("SELECT integers FROM reading"))
             else str
@@ -623,13 +625,13 @@ class State(NotPickled):
         names = dict(
             self._run(f"SELECT iid, i FROM items SEMI JOIN {_THESE} USING (iid)", [items.tolist()])
         )
-        return [written(names[item]) for item in items.tolist()]
+        return [kind(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
         """Additions of the periods from `since` to `until`, if they are still kept."""
         for number in range(max(since, 1) // _TOGETHER, until // _TOGETHER + 1):
-            stored = f"FROM increments_{number} WHERE period BETWEEN ? AND ?"
-            for period, items, weights in self._run(stored, [since, until]):
+            source = f"FROM increments_{number} WHERE period BETWEEN ? AND ?"
+            for period, items, weights in self._run(source, [since, until]):
                 yield Increment(
                     period, np.frombuffer(items, np.int32), np.frombuffer(weights, np.int64)
                 )
@@ -656,10 +658,10 @@ class State(NotPickled):
             mechanism, period, self.number_of_items(), self.increments(since, period)
         )
 
-    def draw(self, increment: Increment, known: int, source: Sampler) -> None:
+    def draw(self, increment: Increment, count: int, source: Sampler) -> None:
         """Draw the measurements of every item that exists.
 
-        For items that are not among the `known`, those of earlier periods are drawn too.
+        For items that are not among the first `count`, those of earlier periods are drawn too.
         """
         mechanism, period = self.meta.mechanism, increment.period
         self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
@@ -669,7 +671,7 @@ class State(NotPickled):
         # Of items that nobody had before, noise that was not looked at is drawn now. Its clock is
         # that of all items: where noise started with an item, a shared one would have other noise
         # without its first user (Theorem T4).
-        for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else ():
+        for since, until in _slices(mechanism, count, self.number_of_items()) if period > 1 else ():
             nothing = np.zeros(until - since, dtype=np.int64)
             late = np.stack(
                 [measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]
@@ -685,17 +687,17 @@ class State(NotPickled):
         tables = " UNION ALL ".join(
             f"FROM measured_{number}" for number in range(period // _TOGETHER + 1)
         )
-        found = (
+        sql = (
             f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND"
             " start < ?"
         )
         for since, until in _slices(self.meta.mechanism, 0, items):
-            rows, drawn = np.zeros((period, until - since)), 0
-            for at, start, width, size, body in self._run(found, [since, since, until]):
+            rows, count = np.zeros((period, until - since)), 0
+            for at, start, width, size, body in self._run(sql, [since, since, until]):
                 values = np.frombuffer(body, f"i{size}").reshape(-1, width)
                 rows[at : at + len(values), start : start + width] = values
-                drawn += values.size
-            if drawn != rows.size:
+                count += values.size
+            if count != rows.size:
                 raise HorizonError(f"{_UNREADABLE}: {_DAMAGED}")
             yield since, rows
 
@@ -783,7 +785,7 @@ def _written(
         State(connection, lambda: user_key)
 
 
-def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
+def _guarded(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
     """Run `work` on the engine, and turn its errors into ones without data and with a remedy.
 
     An engine that a full disk has stopped reports it only in words, because the class of its error
@@ -798,7 +800,7 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
     except Exception as error:
         interrupted, text = was_interrupted(error), str(error)
         full = lack_of_room(text) is not None or isinstance(error, duckdb.OutOfMemoryException)
-        no_memory, refused = is_memory_fault(error), _REFUSED.search(text)
+        no_memory, refusal = is_memory_fault(error), _REFUSED.search(text)
         in_use = (
             path is not None
             and isinstance(error, duckdb.IOException)
@@ -816,6 +818,6 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
         )
     if no_memory:
         raise HorizonUnavailable(f"{failed}: {NO_MEMORY}. {_AGAIN}")
-    if refused:
-        raise HorizonUnavailable(f"{failed} ({refused[0].lower()}). See to that. {_AGAIN}")
+    if refusal:
+        raise HorizonUnavailable(f"{failed} ({refusal[0].lower()}). See to that. {_AGAIN}")
     raise HorizonError(f"{failed}: {_DAMAGED}")

@@ -23,9 +23,9 @@ from dpselect.app.events.engine import (
     temporary_folder,
     unpacked_suffix,
 )
-from dpselect.app.events.file_options import FileOptions, FileSaid, normalized
+from dpselect.app.events.file_options import FileKeywords, FileOptions, normalized
 from dpselect.app.events.rows import read_events
-from dpselect.app.events.sources.base import Asked, Given, place_of, refused
+from dpselect.app.events.sources.base import RoleColumns, SourceRequest, place_of, refused
 from dpselect.app.events.sources.formats import (
     CSV,
     DELIMITERS,
@@ -98,9 +98,9 @@ def _joined(parts: Sequence[object]) -> str:
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
     """Sums (..., m) of items rearranged to (..., names), with 0 for a name that is not an item."""
     at = places(labels, names)
-    found = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
-    found[..., at >= 0] = sums[..., at[at >= 0]]
-    return found
+    result = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
+    result[..., at >= 0] = sums[..., at[at >= 0]]
+    return result
 
 
 def places(labels: Sequence[Label], names: Sequence[Label]) -> Integers:
@@ -129,10 +129,10 @@ def listed(catalog: Labels, what: str) -> list[Label]:
         raise EventLogError(
             f"{what}={catalog!r} is text, not labels. Read a file of them with events.read_catalog"
         )
-    given = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
-    if not isinstance(given, Iterable):
-        raise EventLogError(f"{what} is one {type(given).__name__}. Pass a list of labels")
-    names = list(given)
+    labels = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
+    if not isinstance(labels, Iterable):
+        raise EventLogError(f"{what} is one {type(labels).__name__}. Pass a list of labels")
+    names = list(labels)
     if not names:
         raise EventLogError(
             f"{what} is empty, and must name at least one. Leave it out to use the labels in"
@@ -167,23 +167,23 @@ class ListOptions(FileOptions):
 
 
 def public_list(
-    stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
 ) -> tuple[Label, ...]:
     """Labels of a list or of a file of labels, in the form of a log read with these options.
 
     A file is read with the log's encoding and null texts, and with its delimiter and quote unless
     its header shows another delimiter or it has one label per line.
     """
-    if not isinstance(stated, str | os.PathLike):
-        return written_alike(listed(stated, what), options.normalize)
-    split = column is not None or unpacked_suffix(Path(stated)) in (
+    if not isinstance(source, str | os.PathLike):
+        return written_alike(listed(source, what), options.normalize)
+    split = column is not None or unpacked_suffix(Path(source)) in (
         *CSV.suffixes[:1],
         *TSV.suffixes,
     )
     names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
     return tuple(
         read_catalog(
-            stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
+            source, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
         )
     )
 
@@ -193,7 +193,7 @@ def read_catalog(
     column: _Names | int | None = None,
     *,
     item: _Names | int | None = None,
-    **said: Unpack[FileSaid],
+    **keywords: Unpack[FileKeywords],
 ) -> list[Label]:
     """Read public item labels, as text and in order, from any kind of source that a log can have.
 
@@ -212,14 +212,14 @@ def read_catalog(
     Raises:
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
-    options = ListOptions(**cast(Any, said))
+    options = ListOptions(**cast(Any, keywords))
     what = f"catalog {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
-    at, named = (str(one) if isinstance(one, int) else one for one in (column, item))
-    found = labels_in(source, at, named, options, what)
-    if not found:
+    at, item_name = (str(name) if isinstance(name, int) else name for name in (column, item))
+    labels = labels_in(source, at, item_name, options, what)
+    if not labels:
         raise EventLogError(f"{what} holds no item, and must name at least one")
-    _require_distinct(found, what)
-    return list[Label](found)
+    _require_distinct(labels, what)
+    return list[Label](labels)
 
 
 def labels_in(
@@ -235,25 +235,29 @@ def labels_in(
             )
         return _lines(checked(file), options, what)
     with opened(tells=True) as engine:  # the list is public
-        stated = column if column is not None else item
+        field = column if column is not None else item
         if file is not None and (kind := format_of(file, options.format)) is not None:
-            stated, options = _column(
-                engine, kind, Given(source, Asked.of(None, "none"), options, what), column, item
+            field, options = _column(
+                engine,
+                kind,
+                SourceRequest(source, RoleColumns.of(None, "none"), options, what),
+                column,
+                item,
             )
-        if stated is None:
+        if field is None:
             if isinstance(source, str | os.PathLike):
                 checked(source)
             raise EventLogError(f"{what} has fields: {_WHICH}")
-        given = Given(source, Asked.of(None, stated), options, what)
+        request = SourceRequest(source, RoleColumns.of(None, field), options, what)
         engine.run("SET preserve_insertion_order = true", what=what)
-        log = read_events(engine, given)
-        found = engine.run(
+        log = read_events(engine, request)
+        rows = engine.run(
             f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
         )
-    given.asked.refuse_malformed(
-        {refused(apart) for _, apart in found if apart < 0}, what, ", and no public list holds them"
+    request.columns.refuse_malformed(
+        {refused(apart) for _, apart in rows if apart < 0}, what, ", and no public list holds them"
     )
-    return [label for label, apart in found if apart == 0]
+    return [label for label, apart in rows if apart == 0]
 
 
 _WHICH = "say which holds the labels (column=; domain_column= or groups_column= of a question)"
@@ -301,32 +305,32 @@ def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
 def _column(
     engine: Engine,
     kind: FileFormat | Delimited,
-    given: Given,
+    request: SourceRequest,
     column: _Names | None,
     item: _Names | None,
 ) -> tuple[_Names | None, FileOptions]:
     """The label column (or columns) of a file, and the options completed from the file's header."""
-    source, options, what = checked(given.source), given.said, given.called(kind.name)
-    stated, head = item if column is None else column, engine.unused("head")
-    parts = [] if stated is None else [stated] if isinstance(stated, str) else list(stated)
+    source, options, what = checked(request.source), request.options, request.called(kind.name)
+    field, head = item if column is None else column, engine.unused("head")
+    parts = [] if field is None else [field] if isinstance(field, str) else list(field)
     if kind is PARQUET:
         names = names_in_parquet(engine, plain(source, head), what)
     elif kind is EXCEL:
         names = CSV.first_record(workbook(source, head, what, rows=1), what)
     elif isinstance(kind, Delimited):
-        form = kind.stated(options)
+        form = kind.with_options(options)
         form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
         names, options = (
             form.first_record(head, what),
             options.model_copy(update={"delimiter": form.delimiter}),
         )
     else:
-        return stated, options
+        return field, options
     if column is not None or (parts and set(parts) <= set(names)):
-        if kind is not PARQUET and not Asked.of(None, parts).by_position():
+        if kind is not PARQUET and not RoleColumns.of(None, parts).uses_positions():
             for part in parts:
                 place_of("column", part, names, what)
-        return stated, options
+        return field, options
     if len(names) > 1:
         raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: {_WHICH}")
     if (

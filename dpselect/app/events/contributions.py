@@ -33,7 +33,7 @@ KEY = (
     "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', {1})"
 )
 
-_ONE = 1 << 20  # a weight of 1, in units
+_UNITS_PER_ONE = 1 << 20  # a weight of 1, in units
 # of what is added over users, and of what is added over one user's events: parts of the clip
 _BITS, _FINE = 24, 40
 MOST_EXACT = 1 << 53  # whole numbers up to here are floats
@@ -52,16 +52,16 @@ class ContributionLimit:
     limit: int
     salt: str
 
-    def kept(
-        self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i"
+    def kept_rows(
+        self, pairs: str, sizes: str, dialect: Dialect, owner: str = "u", chosen: str = "i"
     ) -> str:
         """SQL of the kept rows of `pairs`, each an owner and a `chosen` item or group.
 
         An owner is a user, or a user within a group. Only owners with more than `limit` rows are
-        ranked, according to their numbers t in `held`.
+        ranked, according to their numbers t in `sizes`.
         """
         within, beyond = (
-            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign}"
+            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {sizes} WHERE t {sign}"
             f" {self.limit}) AS h USING ({owner})"
             for sign in ("<=", ">")
         )
@@ -97,7 +97,7 @@ class Clip:
         (Theorem H11).
         """
         power = 1 if self.norm == "l1" else 2
-        return math.floor(Fraction(self.clip) ** power * _ONE**power)
+        return math.floor(Fraction(self.clip) ** power * _UNITS_PER_ONE**power)
 
     def weight(self) -> str:
         """SQL of the weight of one of t items, in units of 2^-20, by exact integer arithmetic.
@@ -106,17 +106,17 @@ class Clip:
         its rounding error.
         """
         if self.norm == "l1":
-            return f"least({self.whole} // t, {_ONE})"
-        return f"CAST(floor(sqrt(least({self.whole} // t, {_ONE**2}))) AS BIGINT)"
+            return f"least({self.whole} // t, {_UNITS_PER_ONE})"
+        return f"CAST(floor(sqrt(least({self.whole} // t, {_UNITS_PER_ONE**2}))) AS BIGINT)"
 
     @property
     def unit(self) -> Fraction:
         """Unit of which all sums are whole multiples."""
-        return Fraction(1, _ONE)
+        return Fraction(1, _UNITS_PER_ONE)
 
     def as_scores(self, units: Integers) -> Floats:
         """Exact score values (m,) of sums of weights, cut (not refused) beyond 2^33 users."""
-        return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
+        return np.minimum(units, MOST_EXACT).astype(np.float64) / _UNITS_PER_ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """Sensitivity of the clipped counts to one user (Theorem H7)."""
@@ -328,10 +328,10 @@ class Measured(NotPickled):
     def _place(self, clip: float | None) -> int | None:
         if clip is None:
             return None if summed(self.clips) is None else 0
-        known = [each.clip for each in self.clips]
-        if clip not in known:
+        clips = [each.clip for each in self.clips]
+        if clip not in clips:
             raise EventLogError(
-                f"clip={clip!r} is none of those the log was read with, {known}. Read it with"
+                f"clip={clip!r} is none of those the log was read with, {clips}. Read it with"
                 f" clip={clip!r}"
             )
-        return known.index(clip)
+        return clips.index(clip)

@@ -59,84 +59,84 @@ class Count:
             return EventCounts.of(allowed, report, items.tolist(), np.array(sums, dtype=np.int64))
         labels = list[list[Label]]()
         for table, column in (("groups", "g"), ("items", "i")):
-            numbered = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
+            rank_sql = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
             numbers = tables.made(
-                table, f"{numbered} FROM (SELECT DISTINCT {column} FROM {totals})"
+                table, f"{rank_sql} FROM (SELECT DISTINCT {column} FROM {totals})"
             )
             labels.append(
                 tables.columns(f"SELECT {column} FROM {numbers} ORDER BY place")[0].tolist()
             )
-            placed = f"SELECT * EXCLUDE ({column}, place), place AS {column}"
-            totals = f"({placed} FROM {totals} AS t JOIN {numbers} AS n USING ({column}))"
+            place_sql = f"SELECT * EXCLUDE ({column}, place), place AS {column}"
+            totals = f"({place_sql} FROM {totals} AS t JOIN {numbers} AS n USING ({column}))"
         # In columns: a log has many more cells than it has labels.
         group, item, *sums = tables.columns(f"SELECT g, i, {names} FROM {totals} ORDER BY g, i")
         present = tables.columns(
             f"SELECT CAST(sum(w) AS BIGINT) AS w FROM {presence} GROUP BY g ORDER BY g"
         )[0]
         cells = (group.astype(np.int64), item.astype(np.int64))
-        found = np.array(sums, dtype=np.int64)
-        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
+        cell_sums = np.array(sums, dtype=np.int64)
+        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, cell_sums, present)
 
     def weighed(self, labels: Sequence[Label], norm: float) -> Integers:
         """Return (n,) sums of users' weights of these items, in units of 2^-20.
 
         A user's pairs among them, of those that were kept for the counts, share the l2 norm `norm`.
         """
-        tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()
+        tables, bound, pairs = self.tables, self.allowed.bound, self._looked_at()
         if bound is not None:
-            held = tables.made("held", f"SELECT u, count(*) AS t FROM {kept} GROUP BY u")
-            kept = f"({bound.kept(kept, held, tables.dialect)})"
-        asked = tables.listed("asked", labels, self.kind, placed=True)
+            sizes = tables.made("held", f"SELECT u, count(*) AS t FROM {pairs} GROUP BY u")
+            pairs = f"({bound.kept_rows(pairs, sizes, tables.dialect)})"
+        listed = tables.listed("asked", labels, self.kind, placed=True)
         spending = tables.made(
-            "spending", f"SELECT u, place FROM {kept} AS k JOIN {asked} AS a USING (i)"
+            "spending", f"SELECT u, place FROM {pairs} AS k JOIN {listed} AS a USING (i)"
         )
-        sized = (
+        rows = (
             f"SELECT * FROM {spending} AS p JOIN (SELECT u, count(*) AS t FROM {spending} GROUP"
             " BY u) AS q USING (u)"
         )
-        spent = f"SELECT place, {Clip(norm, 'l2').weight()} AS w FROM ({sized})"
+        weights = f"SELECT place, {Clip(norm, 'l2').weight()} AS w FROM ({rows})"
         place, total = tables.columns(
-            f"SELECT place, CAST(sum(w) AS BIGINT) AS w FROM ({spent}) GROUP BY place"
+            f"SELECT place, CAST(sum(w) AS BIGINT) AS w FROM ({weights}) GROUP BY place"
         )
         sums = np.zeros(len(labels), dtype=np.int64)
         sums[place.astype(np.int64)] = total
         return sums
 
-    def totals(self, kept: Tables) -> tuple[str, str, ReadReport]:
-        """The counted relation in `kept`, the relation of users per group, and the report.
+    def totals(self, target: Tables) -> tuple[str, str, ReadReport]:
+        """The counted relation in `target`, the relation of users per group, and the report.
 
         The counted relation has n, the users, and the sums of weights.
         """
         staged, allowed, presence, pairs = self.staged, self.allowed, "presence", 0
-        looked, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
+        source, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
         for at in range(parts):
             part = self._part(at, parts)
-            added, found, presence = self._add(
-                looked if parts == 1 else f"(SELECT * FROM {looked}{part})"
+            pair_count, totals, presence = self._add(
+                source if parts == 1 else f"(SELECT * FROM {source}{part})"
             )
-            pairs += added
+            pairs += pair_count
             staged.report_progress(at + 1, parts)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
-        cells = f"SELECT {allowed.cell}, {sums} FROM {found} GROUP BY {allowed.cell}"
-        relation = kept.made("counted", cells, computed=True)
-        left_out = pairs - number(kept, f"SELECT sum(n) FROM {relation}")
+        cells = f"SELECT {allowed.cell}, {sums} FROM {totals} GROUP BY {allowed.cell}"
+        relation = target.made("counted", cells, computed=True)
+        left_out = pairs - number(target, f"SELECT sum(n) FROM {relation}")
         return relation, presence, replace(staged.report, pairs=pairs, pairs_left_out=left_out)
 
     def _looked_at(self) -> str:
         """SQL of the pairs of the listed items and groups, or of their cells."""
-        looked, allowed, tables = self.staged.pairs, self.allowed, self.tables
+        source, allowed, tables = self.staged.pairs, self.allowed, self.tables
         if allowed.listed is not None:
             groups = tables.listed("listed_groups", allowed.listed, self.staged.kinds["group"])
-            looked = (
-                f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING"
+            source = (
+                f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING"
                 " (g))"
             )
         if allowed.cells:
-            looked = f"({cells_of(looked, None)})"
+            source = f"({cells_of(source, None)})"
         if allowed.within is not None:
             items = tables.listed("listed_items", allowed.within, self.kind)
-            looked = f"(SELECT * FROM {looked} AS p SEMI JOIN {items} AS l USING (i))"
-        return looked
+            source = f"(SELECT * FROM {source} AS p SEMI JOIN {items} AS l USING (i))"
+        return source
 
     def _add(self, pairs: str) -> tuple[int, str, str]:
         """Add the pairs of some users to the totals.
@@ -155,18 +155,18 @@ class Count:
             allowed.within is not None and (bound is not None or allowed.clips)
         ):
             pairs = tables.made("part", f"SELECT * FROM {pairs}")
-        found = number(tables, f"SELECT count(*) FROM {pairs}")
+        pair_count = number(tables, f"SELECT count(*) FROM {pairs}")
         if allowed.groups is not None:
             pairs, presence = self._in_groups(pairs, allowed.groups)
         light = pairs
         if bound is not None or by_owner:
-            light = held = tables.made(
+            light = sizes = tables.made(
                 "held", f"SELECT {owner}, count(*) AS t FROM {pairs} GROUP BY {owner}"
             )
             if bound is not None:
-                heavy = f"(SELECT * FROM {held} WHERE t > {bound.limit})"
+                heavy = f"(SELECT * FROM {sizes} WHERE t > {bound.limit})"
                 many = number(tables, f"SELECT sum(t) FROM {heavy}")
-                light = f"(SELECT * FROM {held} WHERE t <= {bound.limit})" if many else held
+                light = f"(SELECT * FROM {sizes} WHERE t <= {bound.limit})" if many else sizes
             light = (
                 f"(SELECT * FROM {pairs} AS p JOIN {light} AS h USING ({owner}))"
                 if many or by_owner
@@ -184,7 +184,7 @@ class Count:
                 totals = tables.added(
                     "totals", self._total(f"(SELECT *, {bound.limit} AS t FROM ({ranked}))")
                 )
-        return found, totals, presence
+        return pair_count, totals, presence
 
     def _part(self, at: int, parts: int) -> str:
         """SQL that is true for the users of one of several parts."""
@@ -210,15 +210,17 @@ class Count:
         """
         tables = self.tables
         present = tables.made("present", f"SELECT DISTINCT u, g FROM {pairs}")
-        attended = tables.made("attended", f"SELECT u, count(*) AS t FROM {present} GROUP BY u")
-        if number(tables, f"SELECT max(t) FROM {attended}") > bound.limit:
-            present = tables.made("kept", bound.kept(present, attended, tables.dialect, chosen="g"))
+        sizes = tables.made("attended", f"SELECT u, count(*) AS t FROM {present} GROUP BY u")
+        if number(tables, f"SELECT max(t) FROM {sizes}") > bound.limit:
+            present = tables.made(
+                "kept", bound.kept_rows(present, sizes, tables.dialect, chosen="g")
+            )
             pairs = tables.made(
                 "part", f"SELECT * FROM {pairs} AS p SEMI JOIN {present} AS k USING (u, g)"
             )
         weights = (
             f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM"
-            f" {attended})"
+            f" {sizes})"
         )
         presence = (
             f"SELECT g, sum(w) AS w FROM {present} AS p JOIN ({weights}) AS w USING (u) GROUP BY g"

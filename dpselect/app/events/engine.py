@@ -147,10 +147,10 @@ class Engine:
 
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
         """All columns of a query without nulls, by name, as integers of at most 64 bits or text."""
-        found = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
+        arrays = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
         import numpy as np
 
-        return {name: np.ascontiguousarray(column) for name, column in found.items()}
+        return {name: np.ascontiguousarray(column) for name, column in arrays.items()}
 
     def _alone(self, what: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another
@@ -165,43 +165,43 @@ class Engine:
         and no interruption ends it. Its thread and its connection are then left behind, because
         closing the connection would wait for the thread.
         """
-        done, found, failed = threading.Event(), list[T](), list[BaseException]()
+        finished, results, errors = threading.Event(), list[T](), list[BaseException]()
 
         def noted() -> None:
             try:
-                found.append(work())
+                results.append(work())
             except BaseException as error:
-                failed.append(error)
+                errors.append(error)
             finally:
-                done.set()
+                finished.set()
 
         try:
             threading.Thread(target=noted, daemon=True).start()
-            self._wait(done)
+            self._wait(finished)
         except BaseException:
             # Again and again: the engine forgets an interruption that comes before its query has
             # begun.
             for _ in range(_PATIENCE):
                 self._connection.interrupt()
-                if done.wait(_BETWEEN_INTERRUPTIONS):
+                if finished.wait(_BETWEEN_INTERRUPTIONS):
                     break
             else:  # never close this connection, nor let Python destroy it
                 self.abandoned = True
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             raise
-        if failed:
-            raise failed[0]
-        return found[0]
+        if errors:
+            raise errors[0]
+        return results[0]
 
-    def _wait(self, done: threading.Event) -> None:
-        """Wait for `done`. Raise an error if this process has been idle for half a minute."""
-        idle, used = 0, time.process_time()
+    def _wait(self, finished: threading.Event) -> None:
+        """Wait for `finished`. Raise an error if this process has been idle for half a minute."""
+        idle, cpu_time = 0, time.process_time()
         # In short waits: the handler of another library (Polars has one) may let a long one go on.
         # They are counted, and not the time: a process that was stopped, and goes on, has not stood
         # still.
-        while not done.wait(_BETWEEN_INTERRUPTIONS):
-            before, used = used, time.process_time()
-            idle = idle + 1 if used - before < _IDLE else 0
+        while not finished.wait(_BETWEEN_INTERRUPTIONS):
+            before, cpu_time = cpu_time, time.process_time()
+            idle = idle + 1 if cpu_time - before < _IDLE else 0
             if idle > _STANDSTILL:
                 raise RuntimeError(_STILL)
 
@@ -253,13 +253,13 @@ class EmbeddedTables:
     def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
         # Among integers, text that is no integer's stands for no item.
-        stated: list[object] = [
+        parameters: list[object] = [
             [str(label) if kind == "str" or is_integer(label) else None for label in labels]
         ]
         if placed:
             columns += ", unnest(range(?)) AS place"
-            stated.append(len(labels))
-        return self.made(name, f"SELECT {columns}", parameters=stated)
+            parameters.append(len(labels))
+        return self.made(name, f"SELECT {columns}", parameters=parameters)
 
     def save(self, relation: str, path: Path) -> None:
         self.run(
@@ -538,7 +538,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     does not. The engine also never sees a name in which it would find a pattern (*, ?, [) or a
     key=value to read columns from.
     """
-    shown, coded, packed = (
+    file_name, codec_name, suffix = (
         masked(path),
         None if encoding is None else codecs.lookup(encoding).name,
         None,
@@ -546,10 +546,10 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     try:
         with path.open("rb") as raw:
             begin = raw.read(10)
-        packed = next((ending for ending, magic in _PACKED.items() if magic.match(begin)), None)
-        if packed is None and path.suffix.lower() in _PACKED:
+        suffix = next((ending for ending, magic in _PACKED.items() if magic.match(begin)), None)
+        if suffix is None and path.suffix.lower() in _PACKED:
             raise gzip.BadGzipFile
-        with _unpacked(path, packed) as stream:
+        with _unpacked(path, suffix) as stream:
             head = stream.read(len(_BOM))
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
@@ -557,25 +557,25 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
                 parts = itertools.chain(
                     [b"" if head == _BOM else head], iter(lambda: _next_part(stream), b"")
                 )
-                target.write_bytes(_begun(parts, coded, quote))
+                target.write_bytes(_begun(parts, codec_name, quote))
                 return target
-            if not packed and head != _BOM and coded in (None, "utf-8"):
+            if not suffix and head != _BOM and codec_name in (None, "utf-8"):
                 target.symlink_to(path.resolve())
                 return target
             with target.open("wb") as copy:
-                if coded in (None, "utf-8"):
+                if codec_name in (None, "utf-8"):
                     copy.write(b"" if head == _BOM else head)
                     shutil.copyfileobj(stream, copy, 1 << 20)
                 else:
-                    assert coded is not None, "other than UTF-8"
-                    decoder = codecs.getincrementaldecoder(coded)()
+                    assert codec_name is not None, "other than UTF-8"
+                    decoder = codecs.getincrementaldecoder(codec_name)()
                     while head:
                         copy.write(decoder.decode(head).encode())
                         head = stream.read(1 << 20)
                     copy.write(decoder.decode(b"", final=True).encode())
             return target
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(packed or path.suffix.lower(), "gzip")
+        kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(suffix or path.suffix.lower(), "gzip")
         failure = (
             f"is not a whole {kind} file: it is damaged, cut short, or not {kind}. Fetch or"
             " compress it again"
@@ -591,29 +591,29 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
                 " again"
             )
         )
-    raise EventLogError(f"{shown} {failure}")
+    raise EventLogError(f"{file_name} {failure}")
 
 
-def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
+def _begun(parts: Iterable[bytes], codec_name: str | None, quote: str) -> bytes:
     """The first record of data that is read in parts, in UTF-8, if its line end is not far."""
-    decoder = codecs.getincrementaldecoder(coded or "utf-8")(
-        "strict" if coded else "surrogateescape"
+    decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
+        "strict" if codec_name else "surrogateescape"
     )
-    held, looked, inside = b"", 0, False
+    data, start, inside = b"", 0, False
     for part in parts:
-        held += decoder.decode(part).encode(errors="surrogateescape")
+        data += decoder.decode(part).encode(errors="surrogateescape")
         while (
             end := min(
-                (at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1
+                (at for mark in (b"\n", b"\r") if (at := data.find(mark, start)) >= 0), default=-1
             )
         ) >= 0:
-            inside ^= bool(quote) and held.count(quote.encode(), looked, end) % 2 == 1
-            looked = end + 1
+            inside ^= bool(quote) and data.count(quote.encode(), start, end) % 2 == 1
+            start = end + 1
             if not inside:
-                return held[:looked]
-        if len(held) > _FAR:
+                return data[:start]
+        if len(data) > _FAR:
             break
-    return held
+    return data
 
 
 def _next_part(stream: IO[bytes]) -> bytes:
@@ -621,12 +621,12 @@ def _next_part(stream: IO[bytes]) -> bytes:
     return cast(bytes, getattr(stream, "read1", stream.read)(_PART))
 
 
-def _unpacked(path: Path, packed: str | None) -> IO[bytes]:
-    if packed == ".gz":
+def _unpacked(path: Path, suffix: str | None) -> IO[bytes]:
+    if suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
-    if packed == ".bz2":
+    if suffix == ".bz2":
         return cast(IO[bytes], bz2.open(path, "rb"))
-    if packed == ".zst":
+    if suffix == ".zst":
         try:
             arrow = importlib.import_module("pyarrow")
         except ImportError:

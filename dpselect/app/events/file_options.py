@@ -103,32 +103,30 @@ class FileOptions(Frozen, ABC):
 
     @model_validator(mode="before")
     @classmethod
-    def _texts(cls, given: Any) -> Any:
+    def _texts(cls, data: Any) -> Any:
         """A single text, or a sequence of texts, as a tuple."""
-        if not isinstance(given, dict):
-            return given
-        held = dict(given)
+        if not isinstance(data, dict):
+            return data
+        fields = dict(data)
         for name in ("missing", "null", "normalize"):
-            if isinstance(held.get(name), str):
-                held[name] = (held[name],)
-            elif isinstance(held.get(name), Sequence):
-                held[name] = tuple(held[name])
-            elif name in held and held[name] is None:
-                held[name] = ()
-        if held.get("delimiter") == "\\t":
-            held["delimiter"] = "\t"
-        return held
+            if isinstance(fields.get(name), str):
+                fields[name] = (fields[name],)
+            elif isinstance(fields.get(name), Sequence):
+                fields[name] = tuple(fields[name])
+            elif name in fields and fields[name] is None:
+                fields[name] = ()
+        if fields.get("delimiter") == "\\t":
+            fields["delimiter"] = "\t"
+        return fields
 
     @model_validator(mode="after")
     def _well_formed(self) -> Self:
         if self.header is not None and not isinstance(self.header, bool):
             raise EventLogError(f"header={self.header!r} must be True, False or None")
-        for name, stated in (("delimiter", self.delimiter), ("split", self.split)):
-            if stated is not None and not (
-                isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT
-            ):
+        for name, value in (("delimiter", self.delimiter), ("split", self.split)):
+            if value is not None and not (isinstance(value, str) and 0 < len(value) <= _MOST_TEXT):
                 raise EventLogError(
-                    f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None"
+                    f"{name}={value!r} must be text of 1 to {_MOST_TEXT} characters, or None"
                 )
         if self.delimiter is not None and (
             len(self.delimiter.encode()) > _MOST_BYTES or re.search(r'["\r\n]', self.delimiter)
@@ -180,9 +178,9 @@ class FileOptions(Frozen, ABC):
                     f"{name}={texts!r} must be texts that stand for a missing label"
                 )
         if not isinstance(self.normalize, tuple) or not set(self.normalize) <= set(get_args(Form)):
-            known = ", ".join(get_args(Form))
+            forms = ", ".join(get_args(Form))
             raise EventLogError(
-                f"normalize={self.normalize!r} must be some of {known}: what is done to labels"
+                f"normalize={self.normalize!r} must be some of {forms}: what is done to labels"
                 " before they compare"
             )
         if {"nfc", "nfkc"} <= set(self.normalize):
@@ -195,7 +193,7 @@ class FileOptions(Frozen, ABC):
 FILE_OPTIONS = tuple(FileOptions.model_fields)
 
 
-class FileSaid(TypedDict, total=False):
+class FileKeywords(TypedDict, total=False):
     """The fields of `FileOptions` as keywords."""
 
     format: Format

@@ -96,8 +96,8 @@ class HeldCounts(Measured):
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)
         column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
-        asked: Any = self.allowed.within if catalog is None else catalog
-        names, listed = (None, "") if asked is None else self._listed(asked)
+        candidates: Any = self.allowed.within if catalog is None else catalog
+        names, listed = (None, "") if candidates is None else self._listed(candidates)
         sums = summed(self.clips) is not None
         return HeldScores(self, sensitivity, column, measure, names, listed, sums=sums)
 
@@ -153,7 +153,7 @@ class HeldCounts(Measured):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -353,13 +353,13 @@ class HeldScores(MechanismInput):
             values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)
         ).tolist()
         pairs = [(units[group], member) for group, member in chosen]
-        found = self._found([pair for pair in pairs if pair[0] > 0])
+        label_of = self._touched_items([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
-        labels = [found[pair] if pair[0] > 0 else next(rest) for pair in pairs]
+        labels = [label_of[pair] if pair[0] > 0 else next(rest) for pair in pairs]
         if isinstance(self.names, range):
             return [int(label) for label in labels]
-        written = {str(name): name for name in self.names or ()}
-        return [written.get(str(label), label) for label in labels]
+        name_of = {str(name): name for name in self.names or ()}
+        return [name_of.get(str(label), label) for label in labels]
 
     def _seen(self) -> str:
         """SQL (i, v) of the candidates with a number above 0."""
@@ -387,48 +387,47 @@ class HeldScores(MechanismInput):
         """SQL of the number, with sums cut as by `Amount.as_scores` so that they stay distinct."""
         return f"least({self.column}, {MOST_EXACT})"
 
-    def _found(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
+    def _touched_items(self, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], Label]:
         """Items of (number above 0, index among the items that have it) pairs."""
         if not pairs:
             return {}
         bucket = self.counts.tables.bucket.format("i")
-        bucketed = f"SELECT i, v, {bucket} AS b FROM ({self._seen()}) AS seen"
-        places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
+        seen = f"SELECT i, v, {bucket} AS b FROM ({self._seen()}) AS seen"
+        places, labels = self._places(pairs, seen), dict[tuple[int, int], Label]()
         for part in _parts(
             [(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]
         ):
-            wanted = ", ".join(
+            values = ", ".join(
                 f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part
             )
-            sought = f"SELECT DISTINCT v, b FROM (VALUES {wanted}) AS w(v, b, r)"
+            buckets = f"SELECT DISTINCT v, b FROM (VALUES {values}) AS w(v, b, r)"
             inside = (
-                f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought"
+                f"SELECT i, v, b FROM ({seen}) AS all_of_them SEMI JOIN ({buckets}) AS sought"
                 " USING (v, b)"
             )
-            numbered = (
+            ranks = (
                 "SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM"
                 f" ({inside}) AS inside"
             )
             rows = self.counts.tables.run(
-                f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b,"
+                f"SELECT v, b, r, i FROM ({ranks}) AS n SEMI JOIN (VALUES {values}) AS w(v, b,"
                 " r) USING (v, b, r)"
             )
             label_of = {tuple(row[:3]): row[3] for row in rows}
             if len(label_of) < len(part):
                 raise EventLogError(_CHANGED)
-            found |= {
+            labels |= {
                 (unit, member): label_of[unit, bucket, place + 1]
                 for unit, bucket, place, member in part
             }
-        return found
+        return labels
 
-    def _places(self, pairs: list[tuple[int, int]], bucketed: str) -> list[tuple[int, int]]:
+    def _places(self, pairs: list[tuple[int, int]], seen: str) -> list[tuple[int, int]]:
         """The bucket of every pair, and the index within it."""
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
             chosen = (
-                f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN"
-                f" ({', '.join(map(str, part))})"
+                f"SELECT * FROM ({seen}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
             )
             rows = self.counts.tables.run(
                 f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b"
@@ -439,19 +438,19 @@ class HeldScores(MechanismInput):
                     [bucket for bucket, _ in listed],
                     list(itertools.accumulate((m for _, m in listed), initial=0)),
                 )
-        found = []
+        places = []
         for unit, member in pairs:
             buckets, starts = ends[unit]
             at = bisect_right(starts, member) - 1
             if at >= len(buckets):
                 raise EventLogError(_CHANGED)
-            found.append((buckets[at], member - starts[at]))
-        return found
+            places.append((buckets[at], member - starts[at]))
+        return places
 
     def _untouched(self, count: int, source: Sampler) -> list[Label]:
         """A uniform draw of distinct candidates of a public domain whose number is 0."""
-        names, found, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
-        while len(found) < count:
+        names, labels, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
+        while len(labels) < count:
             tried = [
                 names[place]
                 for place in source.below(np.full(tries, len(names), dtype=np.int64)).tolist()
@@ -459,18 +458,18 @@ class HeldScores(MechanismInput):
             touched = {
                 str(label) for label, unit in self._among(list(dict.fromkeys(tried))) if unit > 0
             }
-            found |= dict.fromkeys(label for label in tried if str(label) not in touched)
+            labels |= dict.fromkeys(label for label in tried if str(label) not in touched)
             tries = min(2 * tries, _MOST_TRIES)
-        return list(found)[:count]
+        return list(labels)[:count]
 
     def _among(self, labels: Sequence[Label]) -> list[tuple[Label, int]]:
         if not labels:
             return []
-        known = (
+        sql = (
             f"SELECT i, {self._number()} AS v FROM {self.counts.relation} SEMI JOIN"
             f" {self.counts.list_labels(labels)} USING (i)"
         )
-        return [(row[0], row[1]) for row in self.counts.tables.run(known)]
+        return [(row[0], row[1]) for row in self.counts.tables.run(sql)]
 
     def _in_units(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)

@@ -19,7 +19,7 @@ from dpselect.app.events.staging import prepared
 from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)
-_SHOWN = 5  # examples, and heaviest users
+_LISTED = 5  # examples, and heaviest users
 _LISTS = ("|", ";", ",")
 _MOST = 0.5  # a share of labels from which on all are taken to be so
 _FAR = 5  # times what hardly any user has
@@ -143,21 +143,21 @@ def check(
             f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM"
             f" ({per_user})"
         )[0]
-        named = [*(f"{share:g}" for share in _SHARES), "1"]
+        share_names = [*(f"{share:g}" for share in _SHARES), "1"]
         heaviest = tables.run(
-            f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}"
+            f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_LISTED}"
         )
         texts = [role for role in roles if staged.kinds[role] == "str"]
         nulls = list[tuple[str, str, int]]()
         for role in texts:
-            name, known = SHORT[role], ", ".join(map(literal, NULLS))
-            missing = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
+            name, words = SHORT[role], ", ".join(map(literal, NULLS))
+            missing = f"lower(trim({name}, ' \t\r\n')) IN ({words}) OR trim({name}, ' \t\r\n') = ''"
             sql = (
                 f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY"
                 f" n DESC, {name}"
             )
             nulls += [(role, str(label), int(count)) for label, count in tables.run(sql)]
-        found = LogCheck(
+        report = LogCheck(
             what=staged.what,
             how=staged.how,
             kinds=dict(staged.kinds),
@@ -173,44 +173,46 @@ def check(
             ),
             days=_days(engine, source, reading),
             items_per_user={
-                share: int(number or 0) for share, number in zip(named, shares, strict=True)
+                share: int(number or 0) for share, number in zip(share_names, shares, strict=True)
             },
             heaviest=[(user, int(number)) for user, number in heaviest],
             nulls=nulls,
-            alike=[one for role in texts for one in _alike(tables, role)],
+            alike=[alike for role in texts for alike in _alike(tables, role)],
             catalog=None if catalog is None else _matches(tables, catalog),
         )
         lists = None
         # what stands in most of the items, as between several of them
         if "item" in texts and reading.split is None:
-            often = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
+            often = ", ".join(
+                f"avg(CAST(contains(i, {literal(separator)}) AS DOUBLE))" for separator in _LISTS
+            )
             inside = tables.run(f"SELECT {often} FROM (SELECT DISTINCT i FROM pairs)")[0]
             lists = next(
                 (
-                    one
-                    for one, share in zip(_LISTS, inside, strict=True)
+                    separator
+                    for separator, share in zip(_LISTS, inside, strict=True)
                     if share is not None and share > _MOST
                 ),
                 None,
             )
-        found.doubts.extend(_doubts(found, reading, lists))
-        found.doubts.extend(_unread_times(engine, source, reading))
-        return found
+        report.doubts.extend(_doubts(report, reading, lists))
+        report.doubts.extend(_unread_times(engine, source, reading))
+        return report
 
 
 def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] | None:
     window = reading.window
     if window is None or source == "-":
         return None
-    given = reading.given(source)
-    log = read_events(engine, given)
+    request = reading.request(source)
+    log = read_events(engine, request)
     if log.once:
         return None
-    found = engine.run(
+    spans = engine.run(
         f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall",
         what=log.what,
     )
-    days = sorted(window.day(t, wall).isoformat() for wall, *ends in found for t in ends)
+    days = sorted(window.day(t, wall).isoformat() for wall, *ends in spans for t in ends)
     return (days[0], days[-1]) if days else None
 
 
@@ -218,18 +220,18 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
     """Texts that `time_format` cannot read, which a release counts as no time."""
     if reading.time_format is None or source == "-":
         return
-    given = reading.given(source)
-    log = read_events(engine, given, "time")
+    request = reading.request(source)
+    log = read_events(engine, request, "time")
     if log.once:
         return
-    shown = (
+    sql = (
         f"SELECT raw, count(*) AS n, sum(n) OVER () FROM ({log.sql}) WHERE raw IS NOT NULL AND t IS"
-        f" NULL GROUP BY raw ORDER BY n DESC, raw LIMIT {_SHOWN}"
+        f" NULL GROUP BY raw ORDER BY n DESC, raw LIMIT {_LISTED}"
     )
-    if found := engine.run(shown, what=log.what):
-        texts = ", ".join(repr(text) for text, *_ in found)
+    if rows := engine.run(sql, what=log.what):
+        texts = ", ".join(repr(text) for text, *_ in rows)
         yield (
-            f"{int(found[0][2]):,} events have a time that time_format={reading.time_format!r}"
+            f"{int(rows[0][2]):,} events have a time that time_format={reading.time_format!r}"
             f" cannot read, such as {texts}: they count as events without a time"
         )
 
@@ -244,7 +246,9 @@ def _alike(tables: Tables, role: str) -> Iterator[Alike]:
         )
         many = number(tables, f"SELECT sum(len(many)) FROM ({same})")
         if many:
-            examples = tables.run(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
+            examples = tables.run(
+                f"SELECT many[:{_LISTED}] FROM ({same}) ORDER BY k LIMIT {_LISTED}"
+            )
             yield Alike(role, how, many, [list(row[0]) for row in examples])
 
 
@@ -261,26 +265,26 @@ def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
         missing = (
             f"SELECT {key.format('l')} AS k FROM (SELECT l FROM {listed} ANTI JOIN seen USING (l))"
         )
-        found = number(
+        count = number(
             tables,
             f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen)"
             " USING (k)",
         )
-        otherwise |= {how: found} if found else {}
+        otherwise |= {how: count} if count else {}
     return Matches(len(catalog), occurring, users, otherwise)
 
 
-def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
+def _doubts(check: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
     """Likely mistakes to look at before a release, the worst first."""
-    if not found.users:
+    if not check.users:
         read = (
             " of those that the window and the conditions leave"
             if reading.window or reading.where
             else ""
         )
         yield f"no event can be counted: no row{read} has both a user and an item"
-    listed = found.catalog
-    if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
+    listed = check.catalog
+    if listed is not None and check.users and listed.occurring <= _MOST * listed.listed:
         yield (
             f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids"
             " written alike in both?"
@@ -291,40 +295,40 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
                 f"{number:,} listed items are written otherwise in the log, {how}:"
                 f" {_SPELLINGS[how][1]}"
             )
-    for one in found.alike:
+    for alike in check.alike:
         yield (
-            f"{one.labels:,} {one.role}s are written in several ways, {one.how}:"
-            f" {_SPELLINGS[one.how][1]}, or leave them apart"
+            f"{alike.labels:,} {alike.role}s are written in several ways, {alike.how}:"
+            f" {_SPELLINGS[alike.how][1]}, or leave them apart"
         )
-    for role, label, number in found.nulls[:_SHOWN]:
+    for role, label, number in check.nulls[:_LISTED]:
         yield (
             f"{role} {label!r} ({number:,} pairs) looks like a missing value. State"
             f" missing='{label}' if the file writes one so"
         )
     if lists is not None:
         yield f"most items hold {lists!r}. State split={lists!r} if each is a list of items"
-    for role, number in found.without.items():
-        if number > _MOST * found.rows:
+    for role, number in check.without.items():
+        if number > _MOST * check.rows:
             form = reading.time_format if role == "time" else None
-            meant = (
+            field = (
                 "column"
                 if form is None
                 else f"format (time_format={form!r}; without it those that fit are named)"
             )
             yield (
-                f"{number:,} of {found.rows:,} events have no {role}: is the {meant} the one meant?"
+                f"{number:,} of {check.rows:,} events have no {role}: is the {field} the one meant?"
             )
-    if found.outside > _MOST * (found.rows + found.outside):
-        of = f"{found.outside:,} of {found.rows + found.outside:,} events"
-        stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(
+    if check.outside > _MOST * (check.rows + check.outside):
+        part = f"{check.outside:,} of {check.rows + check.outside:,} events"
+        filters = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(
             reading.where
         )
-        yield f"{of} are left out by {' and '.join(stated)}: is that meant?"
-    if found.users > 1 and found.users == found.rows:
+        yield f"{part} are left out by {' and '.join(filters)}: is that meant?"
+    if check.users > 1 and check.users == check.rows:
         yield "every event has a user of its own: is user= the column of users, and not of events?"
-    total = sum(number for _, number in found.heaviest[:1])
-    if total > _MOST * found.items and total > _FAR * found.items_per_user["0.99"]:
+    total = sum(number for _, number in check.heaviest[:1])
+    if total > _MOST * check.items and total > _FAR * check.items_per_user["0.99"]:
         yield (
-            f"one user has {total:,} of the {found.items:,} items: a robot, or a missing id written"
+            f"one user has {total:,} of the {check.items:,} items: a robot, or a missing id written"
             " as a label?"
         )

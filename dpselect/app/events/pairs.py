@@ -158,9 +158,9 @@ def hold(
     log = Pairs(source, _holdable(reading_of(reading, dict(options))), progress, once=True)
     with ExitStack() as stack:
         stack.callback(log.close)
-        held = log.hold()
+        counts = log.hold()
         stack.pop_all()
-    return held
+    return counts
 
 
 def _holdable(reading: Reading) -> Reading:
@@ -248,17 +248,17 @@ class Pairs(NotPickled):
 
     def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
         """Counts in the engine, as from `dpselect.events.hold`, until the pairs are closed."""
-        with self._count(self._allowed(look, held=True)) as count, ExitStack() as stack:
-            kept = self._tables.another()
-            stack.callback(kept.close)
-            relation, _, report = count.totals(kept)
+        with self._count(self._allowed(look, in_engine=True)) as count, ExitStack() as stack:
+            tables = self._tables.another()
+            stack.callback(tables.close)
+            relation, _, report = count.totals(tables)
             stack.pop_all()
             if self._once:
                 self._tables.close()
-            held = HeldCounts(kept, relation, count.kind, count.allowed, report)
-            self._stack.callback(held.drop)
+            counts = HeldCounts(tables, relation, count.kind, count.allowed, report)
+            self._stack.callback(counts.drop)
         # another object: what is forgotten unclosed goes at once, and not with a cycle
-        return replace(held, end=self.close) if self._once else held
+        return replace(counts, end=self.close) if self._once else counts
 
     @property
     def integers(self) -> frozenset[str]:
@@ -309,13 +309,13 @@ class Pairs(NotPickled):
             self._state.value = _CLOSED
             self._stack.close()
 
-    def _allowed(self, look: ReadingKeywords, *, held: bool = False) -> Contributions:
+    def _allowed(self, look: ReadingKeywords, *, in_engine: bool = False) -> Contributions:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(
                 f"{unknown[0]}= was settled when the pairs were made. State it in events.pairs"
             )
         reading = self.reading.model_copy(update=look) if look else self.reading
-        return (_holdable(reading) if held else reading).contributions()
+        return (_holdable(reading) if in_engine else reading).contributions()
 
     @contextmanager
     def _count(self, allowed: Contributions) -> Iterator[Count]:
@@ -330,7 +330,7 @@ class Pairs(NotPickled):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -381,4 +381,4 @@ def require_columns(source: object, reading: Reading) -> None:
         EventLogError: a release of this log would be refused for what is public, as by `read`.
     """
     with engine_of(source, reading.memory_limit) as engine:
-        read_events(engine, replace(reading.given(source), unread=True))
+        read_events(engine, replace(reading.request(source), unread=True))

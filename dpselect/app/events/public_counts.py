@@ -63,9 +63,9 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
             f" options are {', '.join(FILE_OPTIONS)}"
         )
     try:
-        given = (reading := Reading(**columns, **files)).given(path)
+        request = (reading := Reading(**columns, **files)).request(path)
         with opened(reading.memory_limit) as engine:
-            log = read_events(engine, given)
+            log = read_events(engine, request)
             engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
             items, users = (
                 engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")

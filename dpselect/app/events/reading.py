@@ -32,8 +32,8 @@ from dpselect.app.events.contributions import (
     summed,
 )
 from dpselect.app.events.engine import Engine
-from dpselect.app.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
-from dpselect.app.events.sources.base import Asked, Column, Given
+from dpselect.app.events.file_options import FILE_OPTIONS, FileKeywords, FileOptions
+from dpselect.app.events.sources.base import Column, RoleColumns, SourceRequest
 from dpselect.app.events.time_window import Moment, Unit, Window
 from dpselect.app.events.where import conditions
 from dpselect.errors import EventLogError
@@ -154,24 +154,27 @@ class Reading(FileOptions):
 
     @model_validator(mode="before")
     @classmethod
-    def _frozen(cls, given: Any) -> Any:
+    def _frozen(cls, data: Any) -> Any:
         """Sequences as tuples, and lists of labels as written. A list of groups may be a file."""
-        if not isinstance(given, dict):
-            return given
-        held = dict(given)
+        if not isinstance(data, dict):
+            return data
+        fields = dict(data)
         for name in ("user", "item", "clip", "value_clip"):
-            if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
-                held[name] = tuple(held[name])
-        if "where" in held:
-            held["where"] = tuple(
-                str(one) for one in conditions(() if held["where"] is None else held["where"])
+            if isinstance(fields.get(name), Sequence) and not isinstance(fields[name], str):
+                fields[name] = tuple(fields[name])
+        if "where" in fields:
+            fields["where"] = tuple(
+                str(condition)
+                for condition in conditions(() if fields["where"] is None else fields["where"])
             )
-        said = ListOptions(**{name: held[name] for name in FILE_OPTIONS if name in held})
-        if held.get("within") is not None:
-            held["within"] = written_alike(listed(held["within"], "catalog"), said.normalize)
-        if (groups := held.get("groups")) is not None:
-            held["groups"] = public_list(groups, None, str(held.get("group")), said, "groups")
-        return held
+        options = ListOptions(**{name: fields[name] for name in FILE_OPTIONS if name in fields})
+        if fields.get("within") is not None:
+            fields["within"] = written_alike(listed(fields["within"], "catalog"), options.normalize)
+        if (groups := fields.get("groups")) is not None:
+            fields["groups"] = public_list(
+                groups, None, str(fields.get("group")), options, "groups"
+            )
+        return fields
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -205,16 +208,16 @@ class Reading(FileOptions):
                 " for one group, and a user in any number of groups could not be hidden"
             )
         self.contributions()
-        self.given(None)
+        self.request(None)
         return self
 
     @cached_property
-    def asked(self) -> Asked:
+    def role_columns(self) -> RoleColumns:
         """The columns to read."""
         if self.user is None:
             raise EventLogError("user=None is not a column. Give its name, or its number from 1")
-        where = [one.column for one in conditions(self.where)]
-        return Asked.of(self.user, self.item, self.group, self.value, self.time, where)
+        where = [condition.column for condition in conditions(self.where)]
+        return RoleColumns.of(self.user, self.item, self.group, self.value, self.time, where)
 
     @cached_property
     def window(self) -> Window | None:
@@ -302,12 +305,12 @@ class Reading(FileOptions):
         listed = None if self.groups is None else named(self.groups, what="groups")
         return replace(allowed, within=within, listed=listed)
 
-    def given(self, source: object) -> Given:
+    def request(self, source: object) -> SourceRequest:
         """The input of a source to read `source` this way."""
         amount = summed(self.measures)
-        return Given(
+        return SourceRequest(
             source,
-            self.asked,
+            self.role_columns,
             self,
             amount=amount,
             window=self.window,
@@ -327,31 +330,29 @@ def checked_salt(salt: object) -> str | None:
     return salt
 
 
-def _amount(stated: Any) -> Amount:
-    given = stated if isinstance(stated, tuple) else (stated,)
-    ends = [_number(end) for end in (given if given is stated else (0.0, stated))]
+def _amount(value: Any) -> Amount:
+    parts = value if isinstance(value, tuple) else (value,)
+    ends = [_number(end) for end in (parts if parts is value else (0.0, value))]
     if len(ends) == 2:
         low, high = ends
         if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
             return Amount(low + 0.0, high + 0.0)  # no negative zero
     raise EventLogError(
-        f"value_clip={','.join(map(shown, given))} must be a number from {_LEAST_AMOUNT:g} to"
+        f"value_clip={','.join(map(shown, parts))} must be a number from {_LEAST_AMOUNT:g} to"
         f" {_MOST_AMOUNT:g}, or two of them, (low, high) with low <= 0 < high: the least and the"
         " most that one user may add to an item"
     )
 
 
-def _number(stated: object) -> float:
+def _number(value: object) -> float:
     """The number as a float, or NaN if it is not one."""
     try:
-        return (
-            float(stated) if isinstance(stated, Real) and not isinstance(stated, bool) else math.nan
-        )
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
         return math.inf
 
 
-class Options(FileSaid, total=False):
+class Options(FileKeywords, total=False):
     """The fields of `Reading` as keywords, except those on which the type of the result depends."""
 
     max_items_per_user: int | None

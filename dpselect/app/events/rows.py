@@ -17,10 +17,10 @@ from dpselect.app.events.sources import databases, formats, tables
 from dpselect.app.events.sources.base import (
     LABELS,
     SHORT,
-    Given,
     Kind,
     Kinds,
     Rows,
+    SourceRequest,
     is_label,
     refusal,
 )
@@ -36,10 +36,10 @@ class Source(Protocol):
     `SOURCES` lists them, and the first that accepts a source reads it.
     """
 
-    def accepts(self, given: Given) -> bool:
+    def accepts(self, request: SourceRequest) -> bool:
         """True if it reads this kind of source, by type or name, without a row or heavy import."""
 
-    def rows(self, engine: Any, given: Given) -> Rows:
+    def rows(self, engine: Any, request: SourceRequest) -> Rows:
         """The stated columns, as SQL of the engine, whose errors pass through `engine.guarded`."""
 
 
@@ -83,15 +83,17 @@ def engine_of(source: object, memory_limit: str | None) -> Iterator[Engine | spa
         yield cluster
 
 
-def read_events(engine: Engine | spark.Cluster, given: Given, raw: str | None = None) -> Rows:
+def read_events(
+    engine: Engine | spark.Cluster, request: SourceRequest, raw: str | None = None
+) -> Rows:
     """The events of a source in the engine's SQL, `shaped`."""
-    return shaped(rows(engine, given), given, engine.dialect, raw)
+    return shaped(rows(engine, request), request, engine.dialect, raw)
 
 
-def rows(engine: Engine | spark.Cluster, given: Given) -> Rows:
+def rows(engine: Engine | spark.Cluster, request: SourceRequest) -> Rows:
     """The columns of a source, from the first reader that accepts it, or of a period's events."""
-    if isinstance(given.source, PeriodEvents):
-        part = given.source
+    if isinstance(request.source, PeriodEvents):
+        part = request.source
         return Rows(
             f"SELECT * FROM {part.relation}",
             part.size,
@@ -100,13 +102,15 @@ def rows(engine: Engine | spark.Cluster, given: Given) -> Rows:
             nothing=part.nothing,
             apart="apart",
         )
-    for known in SOURCES:
-        if known.accepts(given):
-            log = judged(known.rows(engine, given), given, engine.dialect)
-            if given.said.normalize and isinstance(engine, Engine):
-                engine.define("normalized", lambda text: normalized(text, given.said.normalize))
-            return written_alike(log, given, engine.dialect)
-    kind = type(given.source)
+    for source in SOURCES:
+        if source.accepts(request):
+            log = judged(source.rows(engine, request), request, engine.dialect)
+            if request.options.normalize and isinstance(engine, Engine):
+                engine.define(
+                    "normalized", lambda text: normalized(text, request.options.normalize)
+                )
+            return written_alike(log, request, engine.dialect)
+    kind = type(request.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}. Give a path or several, a folder or a"
         " pattern, a table (pandas, Polars, DuckDB, or whatever offers an Arrow stream), a"
@@ -114,7 +118,7 @@ def rows(engine: Engine | spark.Cluster, given: Given) -> Rows:
     )
 
 
-def written_alike(log: Rows, given: Given, dialect: Dialect) -> Rows:
+def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
     """The events with labels in the form in which they are compared.
 
     Texts that the file writes for a missing value are null. With several items in one field, there
@@ -125,39 +129,41 @@ def written_alike(log: Rows, given: Given, dialect: Dialect) -> Rows:
     A number or a time does not depend on any text that the caller chose. A value that is not one
     refuses the log, so otherwise a caller could ask whether the log has some text.
     """
-    said, kinds, nothing = given.said, dict(log.kinds), log.nothing
-    passed, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept), log.sql
-    if said.missing:
-        columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
-        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
-    if said.split is not None:
-        every = [*passed, *(SHORT[role] for role in kinds if role != "item")]
-        every.append(f"{dialect.pieces('CAST(i AS VARCHAR)', said.split)} AS i")
+    options, kinds, nothing = request.options, dict(log.kinds), log.nothing
+    flags, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept_column), log.sql
+    if options.missing:
+        columns = [_without(role, kind, options.missing, dialect) for role, kind in kinds.items()]
+        sql = f"SELECT {', '.join([*flags, *columns])} FROM ({sql})"
+    if options.split is not None:
+        every = [*flags, *(SHORT[role] for role in kinds if role != "item")]
+        every.append(f"{dialect.pieces('CAST(i AS VARCHAR)', options.split)} AS i")
         sql = f"SELECT {', '.join(every)} FROM ({sql})"
         kinds["item"] = "str"
         nothing -= {"item"}
-    if said.null or said.split or said.normalize:
+    if options.null or options.split or options.normalize:
         columns = []
         for role, kind in kinds.items():
             name = SHORT[role]
-            shown = _without(role, kind, said.null, dialect) if is_label(role) else name
+            column = _without(role, kind, options.null, dialect) if is_label(role) else name
             if is_label(role) and kind == "str":
-                text = shown.removesuffix(f" AS {name}")
-                shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
-            columns.append(shown)
-        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
-    if written := [role for role in given.asked.parts("user") if kinds[role] == "str"]:
-        columns = [_whole(SHORT[role], dialect) for role in written]
-        every = [*passed, *(SHORT[role] for role in kinds if role not in written)]
+                text = column.removesuffix(f" AS {name}")
+                column = (
+                    f"nullif({f'normalized({text})' if options.normalize else text}, '') AS {name}"
+                )
+            columns.append(column)
+        sql = f"SELECT {', '.join([*flags, *columns])} FROM ({sql})"
+    if texts := [role for role in request.columns.parts("user") if kinds[role] == "str"]:
+        columns = [_whole(SHORT[role], dialect) for role in texts]
+        every = [*flags, *(SHORT[role] for role in kinds if role not in texts)]
         sql = f"SELECT {', '.join([*every, *columns])} FROM ({sql})"
     for whole in ("user", "item"):
-        if len(parts := given.asked.parts(whole)) > 1:
-            others = [SHORT[role] for role in kinds if role not in parts]
-            made = " || ',' || ".join(
+        if len(parts := request.columns.parts(whole)) > 1:
+            rest = [SHORT[role] for role in kinds if role not in parts]
+            record = " || ',' || ".join(
                 _record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in parts
             )
             sql = (
-                f"SELECT {', '.join([*passed, *others])}{', ' * bool(passed or others)}{made} AS"
+                f"SELECT {', '.join([*flags, *rest])}{', ' * bool(flags or rest)}{record} AS"
                 f" {SHORT[whole]} FROM ({sql})"
             )
             kinds = {
@@ -173,7 +179,7 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
     """SQL of a role's column in which these texts, or the numbers they represent, are null."""
     name = SHORT[role]
     if kind == "number":
-        shown, stated = (
+        operand, excluded = (
             name,
             [
                 f"CAST({dialect.literal(text)} AS DOUBLE)"
@@ -183,10 +189,10 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
         )
     else:
         # of integers, too
-        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))
+        operand, excluded = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))
     return (
-        f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}"
-        if stated
+        f"CASE WHEN {operand} NOT IN ({', '.join(excluded)}) THEN {name} END AS {name}"
+        if excluded
         else f"{name} AS {name}"
     )
 
@@ -200,7 +206,9 @@ def _whole(name: str, dialect: Dialect) -> str:
     )
 
 
-def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
+def shaped(
+    log: Rows, request: SourceRequest, dialect: Dialect = EMBEDDED, raw: str | None = None
+) -> Rows:
     """The events as one relation with the columns that are counted.
 
     It has labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
@@ -212,34 +220,34 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None
     """
     if log.apart:
         return log
-    asked, window = given.asked, given.window
-    lacks = {role: SHORT[role] for role in asked.roles}
-    if not ("value" in asked.columns or window is not None or log.kept or log.bad):
+    role_columns, window = request.columns, request.window
+    lacks = {role: SHORT[role] for role in role_columns.roles}
+    if not ("value" in role_columns.by_role or window is not None or log.kept_column or log.bad):
         return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)")
-    inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
-    beyond = [f"NOT ({log.kept})"] if log.kept else []
+    inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in role_columns.roles}
+    beyond = [f"NOT ({log.kept_column})"] if log.kept_column else []
     bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
     inner += [f"{log.bad} AS bad"] if log.bad else []
     if raw is not None:
         inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
         columns["raw"] = "raw"
     if window is not None:
-        given.require_unit(log.kinds["time"], log.what)
-        moment, wall = window.moment(log.kinds["time"], dialect, given.said.time_format)
+        request.require_unit(log.kinds["time"], log.what)
+        moment, wall = window.moment(log.kinds["time"], dialect, request.options.time_format)
         inner += [f"{moment} AS moment", f"{wall} AS wall"]
         beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")
-        if given.said.time_format is None:
+        if request.options.time_format is None:
             bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
         else:
             lacks["time"] = f"(CASE WHEN {_TIME} THEN t END)"
         columns["t"] = "moment AS t, wall"
-    if "value" in asked.columns:
-        mark = given.said.decimal if log.kinds["value"] == "str" else "."
+    if "value" in role_columns.by_role:
+        mark = request.options.decimal if log.kinds["value"] == "str" else "."
         inner.append(f"{dialect.number(decimal('v', mark))} + 0e0 AS number")  # no negative zero
         bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
         columns["v"] = "number AS v"
-        if given.amount is not None:
-            most = double(given.amount.most)
+        if request.amount is not None:
+            most = double(request.amount.most)
             columns["v"] = f"greatest(-{most}, least({most}, number)) AS v"
     outside = f" + {OUTSIDE} * CAST({' OR '.join(beyond)} AS TINYINT)" if beyond else ""
     apart = (

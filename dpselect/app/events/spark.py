@@ -27,9 +27,9 @@ from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.sources.base import (
     OF_TEXT,
     SHORT,
-    Given,
     Kind,
     Rows,
+    SourceRequest,
     by_name,
     is_label,
     kind_of,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-Said = TypeVar("Said", bound=FileOptions)
+Options = TypeVar("Options", bound=FileOptions)
 _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
 _BATCH = 100_000  # pairs that are written at a time
 
@@ -54,33 +54,33 @@ def is_table(source: object) -> bool:
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
-def accepts(given: Given) -> bool:
+def accepts(request: SourceRequest) -> bool:
     """True for a Spark DataFrame."""
-    return is_table(given.source)
+    return is_table(request.source)
 
 
-def found(name: str, reading: Said, *, unread: bool = False) -> tuple[object, Said]:
+def open_frame(name: str, reading: Options, *, unread: bool = False) -> tuple[object, Options]:
     """A DataFrame of the environment's Spark session, and the reading of it.
 
     The session is started if there is none. If the frame stays `unread`, no row is looked at. A
     name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV, and
     another name is a table's. In a file without a header the columns are 1, 2, ...
     """
-    ending, stated = (
+    ending, file_format = (
         PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."),
         reading.format,
     )
-    is_table = stated == "auto" and "/" not in name and ending not in _SEPARATORS
+    is_table = file_format == "auto" and "/" not in name and ending not in _SEPARATORS
     kind = (
         "parquet"
-        if stated == "auto" and (is_table or ending not in _SEPARATORS)
+        if file_format == "auto" and (is_table or ending not in _SEPARATORS)
         else ending
-        if stated == "auto"
-        else stated
+        if file_format == "auto"
+        else file_format
     )
     of_text = {field: getattr(reading, field) for field in ("header", "delimiter", "quote")}
     if kind not in _SEPARATORS or (
-        kind == "parquet" and any(said is not None for said in of_text.values())
+        kind == "parquet" and any(value is not None for value in of_text.values())
     ):
         raise EventLogError(
             f"{name!r} cannot be read by Spark as asked. Give a table, Parquet, CSV or TSV, the"
@@ -287,8 +287,8 @@ class Cluster:
 
     def frame(self, sql: str) -> DataFrame:
         """A query as a frame that is not computed yet."""
-        for word, known in _WORDS.items():
-            sql = sql.replace(word, known)
+        for word, replacement in _WORDS.items():
+            sql = sql.replace(word, replacement)
         frame: DataFrame = _quietly(lambda: self._session.sql(sql))
         return frame
 
@@ -328,10 +328,10 @@ class Cluster:
     def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
         rows = [(convert(label), place) for place, label in enumerate(labels)]
-        made = _quietly(
+        frame = _quietly(
             lambda: self._session.createDataFrame(rows, schema=f"i {stored}, place BIGINT")
         )
-        return self.view(name, made if placed else made.select("i"))
+        return self.view(name, frame if placed else frame.select("i"))
 
     def save(self, relation: str, path: Path) -> None:
         import pyarrow as pa
@@ -368,19 +368,20 @@ def _forgotten(frame: Any) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def _require_readable(given: Given) -> None:
-    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
-    if given.said.time_format is not None:
+def _require_readable(request: SourceRequest) -> None:
+    request.refuse_options("a Spark table", "table", "query", "format", *OF_TEXT)
+    if request.options.time_format is not None:
         raise EventLogError(
-            f"time_format={given.said.time_format!r} is not read for a Spark table: cast such times"
-            " to timestamps there, and leave it out"
+            f"time_format={request.options.time_format!r} is not read for a Spark table: cast such"
+            " times to timestamps there, and leave it out"
         )
-    if given.said.normalize:
+    if request.options.normalize:
         raise EventLogError(
-            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions"
-            " do not write labels alike to the letter. Write them so there, and leave it out"
+            f"normalize={request.options.normalize!r} is not read for a Spark table, whose own"
+            " functions do not write labels alike to the letter. Write them so there, and leave it"
+            " out"
         )
-    if cast(Any, given.source).isStreaming:
+    if cast(Any, request.source).isStreaming:
         raise EventLogError(
             "this Spark table is a stream, which never ends. Write it to a table, and read a part"
             " of that"
@@ -401,32 +402,32 @@ _LONGEST = 20
 _HALF = 2**40
 
 
-def rows(engine: object, given: Given) -> Rows:
+def rows(engine: object, request: SourceRequest) -> Rows:
     """The columns of a frame, c0, c1, ... of a view on its cluster, each with one type."""
     if not isinstance(engine, Cluster):
         raise EventLogError(
             f"{WHAT} is counted on its cluster, and is no list or log to check here. Pass what its"
             " toArrow() returns"
         )
-    _require_readable(given)
-    frame: DataFrame = cast(Any, given.source)
+    _require_readable(request)
+    frame: DataFrame = cast(Any, request.source)
     relation = engine.view("log", frame.toDF(*(f"c{at}" for at in range(len(frame.columns)))))
     columns, kinds, nothing, missing = (
         list[str](),
         dict[str, Kind](),
         set[str](),
-        given.said.missing,
+        request.options.missing,
     )
-    for role, place in by_name(given.asked, frame.columns, WHAT).items():
-        name, stored = given.asked.columns[role], frame.dtypes[place][1]
+    for role, place in by_name(request.columns, frame.columns, WHAT).items():
+        name, stored = request.columns.by_role[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
         kind = kind_of(
             role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored
         )
-        known = f"c{place}"
+        column = f"c{place}"
         if kind is None:
             nothing.add(role)
-            kind, known = "str", "CAST(NULL AS VARCHAR)"
+            kind, column = "str", "CAST(NULL AS VARCHAR)"
         elif is_label(role) and stored.startswith("decimal("):
             whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
             if whole is None or int(whole[1]) > _LONGEST:
@@ -434,15 +435,15 @@ def rows(engine: object, given: Given) -> Rows:
                     f"{role}={name!r} of {WHAT} is of type {stored}: decimals as labels are"
                     " integers of at most 64 bits; cast the column"
                 )
-            kind, known = "int", f"CAST({known} AS HUGEINT)"
+            kind, column = "int", f"CAST({column} AS HUGEINT)"
         elif kind in _STORED:
-            known = f"CAST({known} AS {_STORED[kind]})"
+            column = f"CAST({column} AS {_STORED[kind]})"
         elif any(text[:1].isdigit() for text in missing):
             raise EventLogError(
                 f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type"
                 f" {stored}. Make such times NULL there, and leave it out"
             )
-        columns.append(f"{known} AS {SHORT[role]}")
+        columns.append(f"{column} AS {SHORT[role]}")
         kinds[role] = kind
     return Rows(
         f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, nothing=frozenset(nothing)

@@ -20,10 +20,10 @@ from dpselect.app.events.rows import OUTSIDE, PeriodEvents, read_events, rows, s
 from dpselect.app.events.sources.base import (
     LABELS,
     SHORT,
-    Asked,
-    Given,
     Kinds,
+    RoleColumns,
     Rows,
+    SourceRequest,
     is_condition,
     is_label,
     literal,
@@ -34,7 +34,7 @@ from dpselect.app.events.sources.base import (
 from dpselect.app.events.spark import Cluster
 
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
-_SHOWN = 5  # examples
+_LISTED = 5  # examples
 _DATES = (
     "%d.%m.%Y",
     "%m/%d/%Y",
@@ -104,9 +104,9 @@ def prepared(
     The embedded engine holds the groups in memory and spills groups beyond `memory_limit` to files
     in this reading's own folder. A cluster computes them once and keeps them.
     """
-    given, amount = reading.given(source), summed(reading.measures)
-    labels = [SHORT[role] for role in reading.asked.roles if is_label(role)]
-    log = read_events(engine, given)
+    request, amount = reading.request(source), summed(reading.measures)
+    labels = [SHORT[role] for role in reading.role_columns.roles if is_label(role)]
+    log = read_events(engine, request)
     if progress is not None:
         progress(0, 2)
     tables: Tables = EmbeddedTables(engine, log.what) if isinstance(engine, Engine) else engine
@@ -120,33 +120,33 @@ def prepared(
             "ALL",
         )
     total = "" if amount is None else f", {amount.total(tables.dialect)} AS s"
-    grouped = tables.grouped(
+    groups = tables.grouped(
         f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY"
         f" {by}",
         once=log.once,
     )
-    found = tables.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {grouped} GROUP BY apart")
+    counts = tables.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {groups} GROUP BY apart")
     if (
         isinstance(engine, Engine)
         and engine.tells
-        and (bad := {refused(apart) for apart, _ in found if apart < 0})
+        and (bad := {refused(apart) for apart, _ in counts if apart < 0})
     ):
         role = min(bad, key=list(SHORT).index)
-        given.asked.refuse_malformed(
-            {role}, log.what, "" if log.once or source == "-" else _examples(engine, given, role)
+        request.columns.refuse_malformed(
+            {role}, log.what, "" if log.once or source == "-" else _examples(engine, request, role)
         )
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
     columns = ", ".join(labels if amount is None else [*labels, "s"])
-    report, without = _report(found, log, given.asked)
-    outside = sum(count for _, count in found) - report.rows
+    report, without = _report(counts, log, request.columns)
+    outside = sum(count for _, count in counts) - report.rows
     staged = Staged(
         log.what,
         log.kinds,
         report,
         without,
         outside,
-        f"(SELECT {columns} FROM {grouped} WHERE apart = 0)",
+        f"(SELECT {columns} FROM {groups} WHERE apart = 0)",
         buckets,
         progress,
         log.how,
@@ -155,25 +155,27 @@ def prepared(
     return tables, staged
 
 
-def _examples(engine: Engine, given: Given, role: str) -> str:
-    """Number of malformed values of a role in the source, and some of them, for a data owner."""
-    said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
-    asked = given.asked.without(
-        [condition for condition in given.asked.columns if is_condition(condition)]
+def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
+    """Number of bad values of a role in the source, and some of them, for a data owner."""
+    options = request.options.model_copy(
+        update={"null": (), "split": None, "normalize": (), "where": ()}
     )
-    plain = replace(given, said=said, asked=asked, where=())
+    role_columns = request.columns.without(
+        [condition for condition in request.columns.by_role if is_condition(condition)]
+    )
+    plain = replace(request, options=options, columns=role_columns, where=())
     read = rows(engine, plain)
     log = shaped(read, plain, EMBEDDED, role)
-    numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
-    shown = (
-        f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER"
-        f" BY place LIMIT {_SHOWN}"
+    events = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
+    sql = (
+        f"SELECT raw, place, count(*) OVER () FROM ({events}) WHERE apart = {refusal(role)} ORDER"
+        f" BY place LIMIT {_LISTED}"
     )
     engine.run("SET preserve_insertion_order = true", what=log.what)
-    found = engine.run(shown, what=log.what)
-    if not found:
+    bad = engine.run(sql, what=log.what)
+    if not bad:
         return ""
-    examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in found)
+    examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in bad)
     remedy = ""
     if role == "time" and read.kinds["time"] == "str":
         texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
@@ -186,25 +188,25 @@ def _examples(engine: Engine, given: Given, role: str) -> str:
             form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0
         ]
         remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
-    if role == "value" and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in found):
+    if role == "value" and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in bad):
         remedy = "; decimal=',' reads a comma as the decimal point"
     return (
-        f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the"
+        f". These are {bad[0][2]:,} of its events, such as {examples}, counted from 1 below the"
         f" header{remedy}"
     )
 
 
 def _report(
-    found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked
+    counts: Sequence[tuple[Any, ...]], log: Rows, role_columns: RoleColumns
 ) -> tuple[ReadReport, dict[str, int]]:
     """Numbers of events read and left out, from the numbers of those `apart` for each reason.
 
     A log is refused for missing or malformed values, also outside the time range, because a refusal
     may not depend on it.
     """
-    asked.refuse_malformed({refused(apart) for apart, _ in found if apart < 0}, log.what)
-    bits = {role: 1 << place for place, role in enumerate(asked.roles)}
-    inside = [(apart, count) for apart, count in found if apart < OUTSIDE]
+    role_columns.refuse_malformed({refused(apart) for apart, _ in counts if apart < 0}, log.what)
+    bits = {role: 1 << place for place, role in enumerate(role_columns.roles)}
+    inside = [(apart, count) for apart, count in counts if apart < OUTSIDE]
     without = {
         role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()
     }
@@ -232,13 +234,14 @@ def split(
 
     Periods follow each other without a gap. Events outside belong to none.
     """
-    given = reading.given(source)
+    request = reading.request(source)
     with opened(reading.memory_limit) as engine:
-        log = read_events(engine, given)
-        window = given.window
+        log = read_events(engine, request)
+        window = request.window
         assert window is not None, "a log is cut by time"
         assert all(
-            window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)
+            window.instant(before[2]) == window.instant(after[1])
+            for before, after in pairwise(periods)
         ), "an event of a gap would fall to the period before it"
         starts = [
             (place, window.wall(start), window.instant(start))
@@ -259,18 +262,18 @@ def split(
         )
         # A malformed value has no period: it refuses all of them, also from outside, so that no
         # refusal tells where it is.
-        lost = "(apart < 0 OR t IS NULL)"
-        kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
-        columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), "apart"]
-        period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
-        joined = (
-            f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts"
+        unplaced = "(apart < 0 OR t IS NULL)"
+        inside = f"SELECT * FROM ({log.sql}) WHERE {unplaced} OR ({window.holds('t', 'wall')})"
+        columns = [*(SHORT[role] for role in request.columns.roles if role != "time"), "apart"]
+        period = f"CASE WHEN {unplaced} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
+        query = (
+            f"SELECT {', '.join(columns)}, {period} FROM ({inside}) AS log ASOF LEFT JOIN starts"
             " USING (wall, t)"
         )
-        types = engine.run(f"DESCRIBE {joined}", what=log.what)
+        types = engine.run(f"DESCRIBE {query}", what=log.what)
         folder = engine.path("periods")
         engine.run(
-            f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))",
+            f"COPY ({query}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))",
             what=log.what,
         )
         relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
@@ -278,7 +281,7 @@ def split(
             bad = engine.run(
                 f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what
             )
-            given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
+            request.columns.refuse_malformed({refused(row[0]) for row in bad}, log.what)
         nothing = (
             f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)}"
             " WHERE false)"
@@ -288,8 +291,10 @@ def split(
             files = list((folder / f"period={place}").glob("*.parquet"))
             # Parquet is a few times smaller than text
             size = 4 * sum(file.stat().st_size for file in files)
-            held = _parquet_in(folder / f"period={place}") if files else nothing
-            parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds, log.nothing)
+            part_relation = _parquet_in(folder / f"period={place}") if files else nothing
+            parts[name] = PeriodEvents(
+                part_relation, size, f"{log.what}, {name}", log.kinds, log.nothing
+            )
         yield parts
 
 

@@ -59,8 +59,8 @@ class Window:
                 " 1970; or None"
             )
         start, end = (
-            None if one is None else _moment(field, one, where)
-            for field, one in (("since", since), ("until", until))
+            None if moment is None else _moment(field, moment, where)
+            for field, moment in (("since", since), ("until", until))
         )
         if start is not None and end is not None and start >= end:
             raise EventLogError(
@@ -197,14 +197,14 @@ def _name(start: datetime, every: Every) -> str:
 
 def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
     try:
-        found = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
-        found = None
-    if isinstance(found, date) and not isinstance(found, datetime):
-        found = datetime(found.year, found.month, found.day)
-    if not isinstance(found, datetime):
+        parsed = None
+    if isinstance(parsed, date) and not isinstance(parsed, datetime):
+        parsed = datetime(parsed.year, parsed.month, parsed.day)
+    if not isinstance(parsed, datetime):
         raise EventLogError(
             f"{field}={moment!r} is not a date or time. Write it as '2024-07-14' or"
             " '2024-07-14T08:00+02:00'"
         )
-    return found if found.tzinfo is not None else found.replace(tzinfo=zone)
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=zone)

@@ -110,9 +110,9 @@ class EventCounts(Measured):
         )
 
     def __repr__(self) -> str:
-        shown = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
+        options = f"max_items_per_user={self.max_items_per_user}, salt={self.salt!r}"
         clips = f", clips={[clip.clip for clip in self.clips]}" if self.clips else ""
-        return f"EventCounts(<private figures hidden>, {shown}{clips})"
+        return f"EventCounts(<private figures hidden>, {options}{clips})"
 
 
 @final
@@ -158,15 +158,15 @@ class GroupCounts(Measured):
         if allowed.listed is not None:
             at = places(groups, allowed.listed).tolist()
             spans = {
-                name: spans[groups[one]] if one >= 0 else slice(0, 0)
-                for name, one in zip(allowed.listed, at, strict=True)
+                name: spans[groups[index]] if index >= 0 else slice(0, 0)
+                for name, index in zip(allowed.listed, at, strict=True)
             }
         if allowed.within is not None:
             items, place = allowed.within, places(allowed.within, items)[place]
-        for held in (place, sums):
-            held.setflags(write=False)
-        shown = dict(zip(groups, present.tolist(), strict=True))
-        return cls(spans, tuple(items), place, sums[0], sums[1:], shown, allowed, report)
+        for array in (place, sums):
+            array.setflags(write=False)
+        presence = dict(zip(groups, present.tolist(), strict=True))
+        return cls(spans, tuple(items), place, sums[0], sums[1:], presence, allowed, report)
 
     @property
     def listed(self) -> bool:
@@ -197,8 +197,8 @@ class GroupCounts(Measured):
         """
         sensitivity, names = self._sensitivity(clip, relation), None
         if catalog is not None or self.public:
-            asked = self.items if catalog is None else catalog
-            names = tuple(named(asked, normalize=self.allowed.normalize))
+            candidates = self.items if catalog is None else catalog
+            names = tuple(named(candidates, normalize=self.allowed.normalize))
         else:
             _require_from_zero(self.clips)
         presence = None

@@ -53,29 +53,31 @@ class Condition:
     @classmethod
     def of(cls, text: object) -> Self:
         """Parse "column = value". Refuse other forms, and comparisons with a text as a number."""
-        found = (
+        match = (
             _FORM.fullmatch(text)
             if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text
             else None
         )
-        if found is None:
-            raise EventLogError(f"where={_shown(text)} is no condition: {_HOW}")
-        column, value = _unquoted(found["column"]), _unquoted(found["value"])
-        sign: Sign = found["sign"]  # type: ignore[assignment]
-        if not found["value"].startswith('"') and value.startswith(tuple(_SIGNS)):
-            raise EventLogError(f"where={_shown(text)} has two signs in a row: {_HOW}")
+        if match is None:
+            raise EventLogError(f"where={_quote(text)} is no condition: {_HOW}")
+        column, value = _unquoted(match["column"]), _unquoted(match["value"])
+        sign: Sign = match["sign"]  # type: ignore[assignment]
+        if not match["value"].startswith('"') and value.startswith(tuple(_SIGNS)):
+            raise EventLogError(f"where={_quote(text)} has two signs in a row: {_HOW}")
         if not column or not value:
             raise EventLogError(
-                f"where={_shown(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events"
+                f"where={_quote(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events"
                 " without a value in a column of conditions are never read"
             )
-        made = cls(column, sign, value)
-        if not made.as_text and not (re.fullmatch(NUMBER, value) and math.isfinite(float(value))):
+        condition = cls(column, sign, value)
+        if not condition.as_text and not (
+            re.fullmatch(NUMBER, value) and math.isfinite(float(value))
+        ):
             raise EventLogError(
-                f"where={_shown(text)} compares with something that is not a number: {sign} is for"
+                f"where={_quote(text)} compares with something that is not a number: {sign} is for"
                 " numbers; events of a stretch of time are read with since= and until="
             )
-        return made
+        return condition
 
     @property
     def as_text(self) -> bool:
@@ -95,9 +97,10 @@ class Condition:
 
     def equals(self, value: float) -> bool:
         """True if this number is equal to the condition's value, compared as a number."""
-        said = self.as_text and self._says_number()
-        return said and (
-            Decimal(self.value) == value if isinstance(value, int) else self.number == value
+        return (
+            self.as_text
+            and self._says_number()
+            and (Decimal(self.value) == value if isinstance(value, int) else self.number == value)
         )
 
     def _says_number(self) -> bool:
@@ -112,21 +115,23 @@ class Condition:
         return f"{_quoted(self.column)} {self.sign} {_quoted(self.value)}"
 
 
-def conditions(stated: object) -> tuple[Condition, ...]:
+def conditions(value: object) -> tuple[Condition, ...]:
     """One condition, or up to eight that an event must all satisfy, in order without duplicates."""
     texts: Sequence[object] = (
-        [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
+        [value] if isinstance(value, str) or not isinstance(value, Sequence) else value
     )
-    found = {
-        str(one): one
-        for one in (text if isinstance(text, Condition) else Condition.of(text) for text in texts)
+    by_text = {
+        str(condition): condition
+        for condition in (
+            text if isinstance(text, Condition) else Condition.of(text) for text in texts
+        )
     }
-    if len(found) > _MOST:
+    if len(by_text) > _MOST:
         raise EventLogError(
-            f"where= has {len(found)} conditions, and at most {_MOST} are read. Select the events"
+            f"where= has {len(by_text)} conditions, and at most {_MOST} are read. Select the events"
             " before"
         )
-    return tuple(found[text] for text in sorted(found))
+    return tuple(by_text[text] for text in sorted(by_text))
 
 
 def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
@@ -158,7 +163,7 @@ def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> 
 
 
 def _number(value: float, test: Condition, missing: Sequence[Condition]) -> str | None:
-    if any(one.equals(value) for one in missing):
+    if any(condition.equals(value) for condition in missing):
         return None
     return test.value if test.equals(value) else repr(value)
 
@@ -177,5 +182,5 @@ def _quoted(text: str) -> str:
     return text if plain else '"' + text.replace('"', '""') + '"'
 
 
-def _shown(text: object) -> str:
+def _quote(text: object) -> str:
     return repr(text)[:80] if isinstance(text, str) else f"<{type(text).__name__}>"

@@ -36,7 +36,7 @@ from dpselect.app.labeling.labeling import (
 from dpselect.app.labeling.votes_file import VotesFile
 from dpselect.app.release.answer import DryRun
 from dpselect.app.release.run import ChargeTarget, session_of
-from dpselect.app.spec.base import asked_by
+from dpselect.app.spec.base import takes_fields_of
 from dpselect.app.spec.label_spec import LabelSpec
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
@@ -59,7 +59,7 @@ def label(
     *,
     dry_run: Literal[False] = False,
     progress: ProgressCallback | None = None,
-    **asked: Unpack[LabelKeywords],
+    **fields: Unpack[LabelKeywords],
 ) -> Labels: ...
 
 
@@ -69,13 +69,13 @@ def label(
     *,
     dry_run: bool,
     progress: ProgressCallback | None = None,
-    **asked: Unpack[LabelKeywords],
+    **fields: Unpack[LabelKeywords],
 ) -> Labels | DryRun: ...
 
 
-@asked_by(LabelSpec)
+@takes_fields_of(LabelSpec)
 def label(
-    votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any
+    votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **fields: Any
 ) -> Labels | DryRun:
     """Label public items by the votes of teachers, batch by batch, into a file.
 
@@ -86,7 +86,7 @@ def label(
     Args:
         votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is
             executed.
-        asked: the fields of `dpselect.app.spec.LabelSpec`.
+        fields: the fields of `dpselect.app.spec.LabelSpec`.
         progress: called with the number of labeled rounds, and the number of all rounds.
 
     Returns:
@@ -103,7 +103,7 @@ def label(
             f"votes must name a .npz or .npy file, not be a {type(votes).__name__}. Write an array"
             " with numpy.save, and name its file"
         )
-    return labeled(Path(votes), LabelSpec(**asked), progress)
+    return labeled(Path(votes), LabelSpec(**fields), progress)
 
 
 @final
@@ -120,15 +120,15 @@ class Labels(Sectioned):
         """The charged and written part of a job that ran out of budget, or None if it did not."""
         if self.job.stopped is None:
             return None
-        done, asked = len(self.job.answers), self.job.ballots.rounds
+        done, total = len(self.job.answers), self.job.ballots.rounds
         at = masked(Path(self.spec.output))
-        written = (
-            f"{done} of {asked} rounds are labeled, charged and in {at}"
+        state = (
+            f"{done} of {total} rounds are labeled, charged and in {at}"
             if done
             else "nothing was charged"
         )
         return (
-            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither"
+            f"the budget was spent meanwhile: {state}; the other {total - done} were neither"
             " charged nor drawn. No budget is raised: resume=True labels them only if it was a"
             f" quota of dataset={self.job.session.dataset.name!r}, and that is"
         )
@@ -148,10 +148,10 @@ class Labels(Sectioned):
 
     def sections(self) -> Iterator[Section]:
         """Return the number of labels, and their cost."""
-        told = self.as_data()
+        data = self.as_data()
         yield Section(self._summary)
-        yield Section("Price", list(_price(told)))
-        yield Section("Ledger", list(_ledger(told)))
+        yield Section("Price", list(_price(data)))
+        yield Section("Ledger", list(_ledger(data)))
 
     def as_data(self) -> dict[str, Any]:
         """Return the job and its cost as plain data.
@@ -162,7 +162,7 @@ class Labels(Sectioned):
         rounds, relation = len(job.answers), job.mechanism.relation
         at = _room(rounds * curve.delta0) if delta is None else delta
         bound = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
-        left, abstained = (
+        rest, abstained = (
             job.session.affordable(job.mechanism, one_by_one=True),
             job.answers.count(None),
         )
@@ -193,26 +193,31 @@ class Labels(Sectioned):
                 "own": self.spec.ledger is None,
                 "dataset": job.session.dataset.name,
                 "period": next(iter(self.spec.periods), None),
-                "figures": left.as_data(),
-                "remaining": {"main": left.main, "failure": left.failure, "in_words": str(left)},
-                "rounds_left": left.releases,
+                "figures": rest.as_data(),
+                "remaining": {"main": rest.main, "failure": rest.failure, "in_words": str(rest)},
+                "rounds_left": rest.releases,
             },
         }
 
 
-def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    stated, mechanism = told["guarantee"], told["mechanism"]
+def _price(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    guarantee, mechanism = data["guarantee"], data["mechanism"]
     epsilon = (
-        "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
+        "no bound"
+        if guarantee["epsilon"] is None
+        else f"epsilon {rounded_up(guarantee['epsilon'], 6)}"
     )
-    yield "all rounds", f"{epsilon} at delta {format_number(stated['delta'])}, whatever the votes"
-    if told["risk"] is not None:
-        yield "risk", told["risk"]["in_words"]
+    yield (
+        "all rounds",
+        f"{epsilon} at delta {format_number(guarantee['delta'])}, whatever the votes",
+    )
+    if data["risk"] is not None:
+        yield "risk", data["risk"]["in_words"]
     yield (
         "protects",
         (
             "one private record: it changes one teacher's ballots in all rounds"
-            f" ({stated['relation']})"
+            f" ({guarantee['relation']})"
         ),
     )
     settings = (
@@ -223,8 +228,8 @@ def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"
 
 
-def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    ledger, folder = told["ledger"], told["job"]["folder"]
+def _ledger(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    ledger, folder = data["ledger"], data["job"]["folder"]
     if ledger["own"]:
         yield (
             "ledger",
@@ -236,7 +241,7 @@ def _ledger(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         rounds = f"{ledger['remaining']['in_words']} (a round is a release)"
         yield from (("dataset", ledger["dataset"]), ("standing", rounds))
-    yield "key", told["job"]["key"]
+    yield "key", data["job"]["key"]
     yield (
         "folder",
         f"{folder} keeps the labels of every batch; it may be deleted when the job is done",
@@ -299,7 +304,7 @@ def _labeled(
     if spec.dry_run:
         return _dry_run(spec, dataset, mechanism, ballots.rounds)
     own = spec.folder / "ledger.db"
-    with Labeling.held(spec.folder, resume=spec.resume), ExitStack() as stack:
+    with Labeling.lock(spec.folder, resume=spec.resume), ExitStack() as stack:
         if dataset is None:
             payer = own_session(own, mechanism, ballots.rounds, spec.batch_size, resume=spec.resume)
         else:
@@ -316,7 +321,7 @@ def _labeled(
             votes=file.digest,
             own=own if dataset is None else None,
             label="dpselect pate" if spec.label is None else spec.label,
-            asked=spec.question(),
+            question=spec.question(),
         )
         job.run(progress, resume=spec.resume)
         if job.answers:
@@ -343,9 +348,9 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
             raise InvalidRequest(
                 f"{name}= is not a setting of mechanism={spec.mechanism}. Leave it out"
             )
-    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(spec.mechanism)
-    if needed is not None and needed not in settings:
-        raise InvalidRequest(f"mechanism={spec.mechanism} needs {needed}=")
+    required = {"confident": "threshold", "tau": "tau", "top": "k"}.get(spec.mechanism)
+    if required is not None and required not in settings:
+        raise InvalidRequest(f"mechanism={spec.mechanism} needs {required}=")
     try:
         if spec.budget is not None:
             return fitted(member, spec.budget, rounds=rounds, **settings)
@@ -440,7 +445,9 @@ def _write_output(
     with new_file(
         folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True
     ) as stream:
-        stream.write("".join(f"{one}\n" for one in {*_written(folder), _digest(content)}).encode())
+        stream.write(
+            "".join(f"{digest}\n" for digest in {*_written(folder), _digest(content)}).encode()
+        )
     with new_file(path, "output", replace=_is_ours(path, folder)) as stream:
         stream.write(content)
 
@@ -467,9 +474,9 @@ def _npz(answers: Sequence[Answer], names: Sequence[Label] | None, _: bool) -> b
     )
     for place, answer in enumerate(answers):
         labels[place, : len(answer or [])] = answer or []
-    stream, answered = io.BytesIO(), np.array([answer is not None for answer in answers])
+    stream, has_answer = io.BytesIO(), np.array([answer is not None for answer in answers])
     named: dict[str, Any] = {} if names is None else {"names": np.array(names)}
-    np.savez_compressed(stream, labels=labels, answered=answered, **named)
+    np.savez_compressed(stream, labels=labels, answered=has_answer, **named)
     return stream.getvalue()
 
 

@@ -74,7 +74,7 @@ class JobDamaged(DpSelectError):
 # -- files -----------------------------------------------------------------------------------------
 
 
-class _Kept(BaseModel):
+class _JobFile(BaseModel):
     """The content of a file of the folder, behind a checksum."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -106,7 +106,7 @@ class _Kept(BaseModel):
         )
 
 
-class _Begun(_Kept):
+class _JobRecord(_JobFile):
     """The record of a job. `own` is the place of the ledger inside its folder."""
 
     votes: str
@@ -114,7 +114,7 @@ class _Begun(_Kept):
     own: dict[str, str] | None
 
 
-class _Drawn(_Kept):
+class _BatchRecord(_JobFile):
     """The labels of a batch. `draw` distinguishes draws that have the same labels."""
 
     job: str
@@ -185,7 +185,7 @@ class Labeling:
         votes: str = "",
         own: Path | None = None,
         label: str = "dpselect pate",
-        asked: Mapping[str, Any] | None = None,
+        question: Mapping[str, Any] | None = None,
     ) -> None:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.cost_depends_on_outcome:
@@ -201,7 +201,7 @@ class Labeling:
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.terms["period"]
         self._terms: dict[str, Any] = {
-            **(asked or {}),
+            **(question or {}),
             "key": key,
             "mechanism": json.loads(self.mechanism.to_json()),
             "rounds": ballots.rounds,
@@ -220,7 +220,7 @@ class Labeling:
 
     @classmethod
     @contextlib.contextmanager
-    def held(cls, folder: Path, *, resume: bool = False) -> Iterator[None]:
+    def lock(cls, folder: Path, *, resume: bool = False) -> Iterator[None]:
         """Hold the folder, made if it is not there. Raises JobBusy if another process holds it.
 
         It also raises as `check_start`. The operating system gives the lock back when the process
@@ -275,30 +275,30 @@ class Labeling:
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
             stream.write(
-                _Begun(state=self.state, votes=self._votes, job=self._terms, own=own).sealed()
+                _JobRecord(state=self.state, votes=self._votes, job=self._terms, own=own).sealed()
             )
 
     def _take_up(self) -> None:
         """Continue the job that was begun, if job, votes and folder are the same."""
-        begun, _ = _Begun.read(self.folder / "job.json")
-        names = dict.fromkeys((*self._terms, *begun.job))
-        if differing := [name for name in names if begun.job.get(name) != self._terms.get(name)]:
+        record, _ = _JobRecord.read(self.folder / "job.json")
+        names = dict.fromkeys((*self._terms, *record.job))
+        if differing := [name for name in names if record.job.get(name) != self._terms.get(name)]:
             raise JobConflict(
                 f"the job that was begun differs in {', '.join(differing)}: resume it as it was"
                 " begun"
             )
-        if begun.votes != self._votes:
+        if record.votes != self._votes:
             raise JobConflict(
                 "the file of votes is not the one that the job was begun with: resume it with that"
                 " file"
             )
-        if self._own is not None and not (begun.own or {}).items() & _place(self._own).items():
+        if self._own is not None and not (record.own or {}).items() & _place(self._own).items():
             raise JobConflict(
                 f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a"
                 " copied ledger would pay a second time. Resume the job where it was begun, or put"
                 " the folder back. Give jobs that are copied a ledger="
             )
-        self.state = begun.state
+        self.state = record.state
 
     @staticmethod
     def key_of(folder: Path) -> str:
@@ -307,7 +307,7 @@ class Labeling:
         Raises:
             JobDamaged: its record was changed.
         """
-        return str(_Begun.read(folder / "job.json")[0].job.get("key"))
+        return str(_JobRecord.read(folder / "job.json")[0].job.get("key"))
 
     # -- what it costs -----------------------------------------------------------------------------
 
@@ -323,26 +323,26 @@ class Labeling:
             range(self.ballots.rounds),
         )
         batches = [rounds[start : start + self.batch_size] for start in rounds[:: self.batch_size]]
-        left = [
+        sizes = [
             len(batch)
             for place, batch in enumerate(batches)
             if ledger.find(name, f"{self.key}/{place}") is None
         ]
-        if not left:
+        if not sizes:
             return
         rooms = ledger.room(name, self._item(0), **self.session.terms)
         for room in rooms:
-            needed = _needed(room, left if self.pay == "curve" else left[:1])
-            if not room.budget.fits(room.spent, needed):
+            cost = _cost_of(room, sizes if self.pay == "curve" else sizes[:1])
+            if not room.budget.fits(room.spent, cost):
                 assert room.curve is not None, "of what is charged"
                 raise BudgetExceeded(
                     "the remaining rounds do not fit into the remaining budget of"
                     f" dataset={name!r}, which allows"
                     f" {room.budget.how_many(room.curve, spent=room.spent)} rounds. Nothing"
                     " was drawn. They need"
-                    f" {shortfall(room.budget, room.spent, needed, repr(name))}."
+                    f" {shortfall(room.budget, room.spent, cost, repr(name))}."
                     f" {self._remedy(rooms)}",
-                    requested=needed,
+                    requested=cost,
                     spent=room.spent,
                     remaining=room,
                 )
@@ -359,7 +359,7 @@ class Labeling:
                 " quota was the limit and is raised"
             )
         rounds = self.ballots.rounds
-        if all(room.budget.fits(room.spent, _needed(room, [rounds])) for room in rooms):
+        if all(room.budget.fits(room.spent, _cost_of(room, [rounds])) for room in rooms):
             return (
                 "As one batch all of them fit, because a plan that is charged at once costs less."
                 f" State batch_size={rounds}"
@@ -421,11 +421,11 @@ class Labeling:
 
     def _label(self, batch: int, ballots: Ballots) -> list[Answer]:
         """Return the labels of a batch, kept or drawn."""
-        kept = self._read(batch)
+        kept_labels = self._read(batch)
 
         def labels(receipt: Receipt) -> tuple[list[Answer], str]:
-            if kept is not None:
-                return kept
+            if kept_labels is not None:
+                return kept_labels
             if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from"
@@ -434,9 +434,12 @@ class Labeling:
                     f" copy). {_LOST}"
                 )
             drawn = self.mechanism.select_many(ballots)
-            found = zip(drawn.indices, drawn.complete, strict=True)
             return self._keep(
-                batch, [row[row >= 0].tolist() if whole else None for row, whole in found]
+                batch,
+                [
+                    row[row >= 0].tolist() if whole else None
+                    for row, whole in zip(drawn.indices, drawn.complete, strict=True)
+                ],
             )
 
         path, spent = self._path(batch), self._spent if self.pay == "spent" else None
@@ -471,18 +474,18 @@ class Labeling:
         """
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
-            return self._kept(path, batch)
+            return self._stored(path, batch)
         if not os.path.lexists(draft):
             return None
         try:
-            return self._kept(draft, batch)
+            return self._stored(draft, batch)
         except JobDamaged:
             draft.unlink()  # its writing was interrupted: nobody can have claimed it
             return None
 
     def _keep(self, batch: int, answers: list[Answer]) -> tuple[list[Answer], str]:
         """Keep a draw, durably, until the ledger accepts its claim."""
-        drawn = _Drawn(
+        record = _BatchRecord(
             state=self.state,
             job=self.fingerprint,
             batch=batch,
@@ -490,7 +493,7 @@ class Labeling:
             answers=answers,
         )
         try:
-            write_draft(_draft(self._path(batch)), sealed := drawn.sealed())
+            write_draft(_draft(self._path(batch)), sealed := record.sealed())
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged"
@@ -499,17 +502,17 @@ class Labeling:
             ) from None
         return answers, _claim(sealed)
 
-    def _kept(self, path: Path, batch: int) -> tuple[list[Answer], str]:
+    def _stored(self, path: Path, batch: int) -> tuple[list[Answer], str]:
         """Return the labels of a file, and their claim.
 
         Changed labels are refused by the ledger, which has their claim.
         """
-        drawn, sealed = _Drawn.read(path)
-        if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
+        record, sealed = _BatchRecord.read(path)
+        if (record.job, record.state, record.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(
                 f"{masked(path)} belongs to another job or batch. Put the right file back. {_LOST}"
             )
-        return drawn.answers, _claim(sealed)
+        return record.answers, _claim(sealed)
 
 
 def require_unpaid(session: Session, key: str, folder: Path) -> None:
@@ -534,7 +537,7 @@ def _claim(sealed: bytes) -> str:
 # -- a ledger of its own ---------------------------------------------------------------------------
 
 
-def _needed(room: Remaining, sizes: list[int]) -> Price:
+def _cost_of(room: Remaining, sizes: list[int]) -> Price:
     """Return the charge of an account for batches of these sizes together."""
     assert room.curve is not None, "of what is charged"
     return price_of(room.budget, room.curve, sizes)

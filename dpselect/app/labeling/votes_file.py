@@ -159,11 +159,11 @@ class VotesFile:
             with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):
                 arrays = _arrays(content)
         truth = arrays.get("truth")
-        known: dict[str, Any] = {}
+        sizes: dict[str, Any] = {}
         if "classes" in arrays and truth is not None and truth.ndim == 2:
             # a row of the truth is a round, as one of the classes is
-            known = {"labels": truth.shape[1], "teachers": arrays["classes"].shape[-1]}
-        votes = cls.read(path, **known, missing="allow").ballots
+            sizes = {"labels": truth.shape[1], "teachers": arrays["classes"].shape[-1]}
+        votes = cls.read(path, **sizes, missing="allow").ballots
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
                 f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
@@ -201,8 +201,8 @@ def _ballots(
     `read` returns one array, or several by name.
     """
     try:
-        found = read()
-        arrays = found if isinstance(found, dict) else {"votes": found}
+        content = read()
+        arrays = content if isinstance(content, dict) else {"votes": content}
         if "votes" in arrays and labels is not None:
             arrays["classes"] = arrays.pop("votes")
             if _is_text(path):  # the line above classes names teachers
@@ -214,10 +214,10 @@ def _ballots(
                 _refuse("'names' must be one name, text or an integer, for each label")
             declared["names"] = names.tolist()
         # Ballots refuse what is no number
-        stated = arrays["teachers"].tolist() if "teachers" in arrays else None
-        if None not in (teachers, stated) and teachers != stated:
-            _refuse(f"teachers={teachers}, but it states {stated}. Leave one of them out")
-        voting = stated if teachers is None else teachers
+        in_file = arrays["teachers"].tolist() if "teachers" in arrays else None
+        if None not in (teachers, in_file) and teachers != in_file:
+            _refuse(f"teachers={teachers}, but it states {in_file}. Leave one of them out")
+        voting = in_file if teachers is None else teachers
         if "classes" in arrays:
             if stacked:
                 _refuse(
@@ -270,7 +270,7 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
         _refuse("it cannot be read as text. Save it as UTF-8")
     first = text.partition("\n")[0]
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
-    found, names, width = list[Any](), None, 0
+    parsed, names, width = list[Any](), None, 0
     for row in filter(None, rows):
         if not width and (_holds_names(row) if header is None else header):
             names, width = np.array(row), len(row)
@@ -281,12 +281,12 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
         cells = [] if blank else [_VOTE.fullmatch(cell) for cell in row]
         if None in cells:
             _refuse("a cell is neither an integer nor empty")
-        found.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
-    if not found:
+        parsed.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
+    if not parsed:
         _refuse("it has no row of votes")
     if names is not None and "" in names:
         _refuse("a column has no name. Save it without the row numbers, or name every column")
-    votes = np.zeros((len(found), width), dtype=np.int64) if blank else np.stack(found)
+    votes = np.zeros((len(parsed), width), dtype=np.int64) if blank else np.stack(parsed)
     return {"votes": votes} if names is None else {"votes": votes, "names": names}
 
 
@@ -305,7 +305,7 @@ def _holds_names(first: list[str]) -> bool:
 
 
 # arrays that describe votes, and hold none
-_STATED = ("names", "teachers", "format", "shape")
+_METADATA = ("names", "teachers", "format", "shape")
 _HEADER_BYTES = 2**16  # numpy reads 10,000
 
 
@@ -319,18 +319,18 @@ def _headers(path: Path, header: bool | None) -> Any:
         if file.read(len(_NPY)) == _NPY:
             file.seek(0)
             return _blank(file.read(_HEADER_BYTES))
-    found = dict[str, Any]()
+    arrays = dict[str, Any]()
     with zipfile.ZipFile(path) as archive:
         for member in archive.infolist()[:_MOST_ARRAYS]:
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as stream:
                 head = stream.read(_HEADER_BYTES)
-            found[name] = _array(head, name) if name in _STATED else _blank(head)
-    if "shape" in found and "format" in found:
-        found = {name: found[name] for name in ("names", "teachers") if name in found} | {
-            "votes": scipy.sparse.csr_matrix(tuple(found["shape"].tolist()), dtype=np.int64)
+            arrays[name] = _array(head, name) if name in _METADATA else _blank(head)
+    if "shape" in arrays and "format" in arrays:
+        arrays = {name: arrays[name] for name in ("names", "teachers") if name in arrays} | {
+            "votes": scipy.sparse.csr_matrix(tuple(arrays["shape"].tolist()), dtype=np.int64)
         }
-    return found
+    return arrays
 
 
 def _blank(head: bytes) -> Any:
@@ -387,8 +387,8 @@ def _arrays(content: bytes) -> dict[str, Any]:
     with archive:
         if len(members) > _MOST_ARRAYS:
             _refuse(f"it holds more than {_MOST_ARRAYS} arrays. Save those of the votes alone")
-        held = {one.filename: content_of(archive, one) for one in members}
-    return {name.removesuffix(".npy"): _array(array, name) for name, array in held.items()}
+        contents = {member.filename: content_of(archive, member) for member in members}
+    return {name.removesuffix(".npy"): _array(array, name) for name, array in contents.items()}
 
 
 def _array(content: bytes | bytearray, name: str) -> Any:
@@ -423,7 +423,9 @@ def _sparse(arrays: dict[str, Any]) -> Any:
         _refuse("a sparse matrix must be CSR, CSC or COO. Convert it with .tocsr()")
     places = [arrays[name] for name in (("row", "col") if form == "coo" else ("indices", "indptr"))]
     data, shape = arrays["data"], arrays["shape"]
-    if data.dtype.kind not in "biuf" or any(one.dtype.kind not in "iu" for one in (shape, *places)):
+    if data.dtype.kind not in "biuf" or any(
+        array.dtype.kind not in "iu" for array in (shape, *places)
+    ):
         _refuse(
             "the sparse matrix holds no numbers, or its indices are no integers. Save votes of 0"
             " and 1, or counts"

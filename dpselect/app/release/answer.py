@@ -137,8 +137,8 @@ class Promise:
         if epsilon < 20:
             # else each small epsilon would be 1.01
             digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)
-            shown = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
-            factor = f"{factor} = {shown}" if epsilon >= 0.001 else shown
+            multiple = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
+            factor = f"{factor} = {multiple}" if epsilon >= 0.001 else multiple
         return (
             f"{start} {change} changes the probability of any outcome by a factor of at most"
             f" {factor}{slack}."
@@ -263,13 +263,13 @@ class Answer(Tabled, Sectioned):
     preview: Preview | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "question", self.question.kept)
+        object.__setattr__(self, "question", self.question.with_ledger_name)
 
     @classmethod
     def restored(cls, question: Question, content: str) -> Self:
         """The answer to the same question that was kept as JSON."""
-        held = json.loads(content)
-        mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
+        data = json.loads(content)
+        mechanism, how = Mechanism.from_json(json.dumps(data["mechanism"])), data["contributions"]
         norm = "l2" if mechanism.sensitivity_bound.l1 is None else "l1"
         bounds: Any = {
             "max_items_per_user": how["max_items_per_user"],
@@ -278,18 +278,18 @@ class Answer(Tabled, Sectioned):
         }
         return cls(
             question,
-            Selection.from_json(json.dumps(held["selection"])),
+            Selection.from_json(json.dumps(data["selection"])),
             Choice(
                 mechanism,
                 **bounds,
                 cells=how.get("over") == "all groups",
-                why=held.get("chosen", ""),
+                why=data.get("chosen", ""),
             ),
             how["salt"],
-            PaidCharge(**held["ledger"]),
-            draw=held["draw"],
+            PaidCharge(**data["ledger"]),
+            draw=data["draw"],
             kept=content,
-            preview=Preview.from_data(held.get("expected")),
+            preview=Preview.from_data(data.get("expected")),
         )
 
     @property
@@ -335,12 +335,12 @@ class Answer(Tabled, Sectioned):
         """Total that clipping took from users' counts, in words; None if that is not released."""
         if self.selection.lost is None:
             return None
-        counted: Any = self.mechanism
-        around, told = counted.lost_margin(), max(0.0, self.selection.lost)
+        mechanism: Any = self.mechanism
+        margin, total = mechanism.lost_margin(), max(0.0, self.selection.lost)
         return (
-            f"each user's counts of these items are scaled to a norm of at most {counted.clip:g},"
-            f" which lowers all {len(self.selection)} counts together by about {told:,.0f} (+-"
-            f" {around:,.0f})"
+            f"each user's counts of these items are scaled to a norm of at most {mechanism.clip:g},"
+            f" which lowers all {len(self.selection)} counts together by about {total:,.0f} (+-"
+            f" {margin:,.0f})"
         )
 
     @property
@@ -351,8 +351,8 @@ class Answer(Tabled, Sectioned):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the question and the answer."""
-        found = [*_cautions(self.question), *self._like_missing]
-        return [*found, *([HARDLY_ANY] if self.explained_by_noise else [])]
+        noise = [HARDLY_ANY] if self.explained_by_noise else []
+        return [*_cautions(self.question), *self._like_missing, *noise]
 
     @property
     def _like_missing(self) -> list[str]:
@@ -388,10 +388,10 @@ class Answer(Tabled, Sectioned):
         Its lower bound is 0 or, without intervals, noise alone explains its score. It is a function
         of what was released, and False for values that may be negative.
         """
-        around, bar = self.interval, None
-        if around is not None:
+        interval, bar = self.interval, None
+        if interval is not None:
             # users are whole
-            bar = around.half_width + (1 - 1e-9) * (self.question.reading.value is None)
+            bar = interval.half_width + (1 - 1e-9) * (self.question.reading.value is None)
         elif self.values is not None:
             bar = noise_bar(self.mechanism, len(self.selection), self._candidates)
         if bar is None or self.question.signed:
@@ -431,21 +431,29 @@ class Answer(Tabled, Sectioned):
         A column with a number of users is called users, one with a sum value, and one with groups
         as in the log. Scores that a clip has cut count nothing, so they are only in the JSON.
         """
-        shown = self.selection if self.unit else self.selection.model_copy(update={"values": None})
-        around = None if shown.values is None else self.interval
+        result = self.selection if self.unit else self.selection.model_copy(update={"values": None})
+        interval = None if result.values is None else self.interval
         ends: Any = (
-            {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+            {}
+            if interval is None
+            else {"margin": interval.half_width, "at_least": interval.at_least}
         )
-        held = {self.names.get(name, name): cells for name, cells in shown.columns(**ends).items()}
-        if around is not None and not self.question.signed:
-            held["low"] = tuple(max(0.0, low) for low in held["low"])
-        return held
+        columns = {
+            self.names.get(name, name): cells for name, cells in result.columns(**ends).items()
+        }
+        if interval is not None and not self.question.signed:
+            columns["low"] = tuple(max(0.0, low) for low in columns["low"])
+        return columns
 
     def lines(self) -> list[str]:
         """The guarantee, the cost and the warnings, in words."""
-        stated = self.guarantee
-        said = [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions]
-        return [*said, *filter(None, (self.about_right, self.lost, self.left))]
+        guarantee = self.guarantee
+        return [
+            guarantee.in_words,
+            f"Risk: {guarantee.risk_in_words}.",
+            *self.cautions,
+            *filter(None, (self.about_right, self.lost, self.left)),
+        ]
 
     @property
     def about_right(self) -> str | None:
@@ -453,20 +461,20 @@ class Answer(Tabled, Sectioned):
         return None if self.preview is None else self.preview.about_right(len(self.selection))
 
     def __repr__(self) -> str:
-        held = self.selection.columns()
-        columns = [held["rank"]] * self.selection.ordered + [
-            held[name] for name in ("group", "item") if name in held
+        cells = self.selection.columns()
+        columns = [cells["rank"]] * self.selection.ordered + [
+            cells[name] for name in ("group", "item") if name in cells
         ]
         columns += (
             [tuple(f"{value:,.6g} {self.unit}" for value in self.values)]
             if self.unit and self.values
             else []
         )
-        shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
+        items = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
         missing = "" if self.selection.complete else f" ({self.selection.reason})"
-        asked = " items" if self.question.spec.k == "all" else f" of the top {self.question.k}"
-        start = f"Answer: {len(shown)}{asked}, by {type(self.mechanism).__name__}{missing}"
-        return "\n".join(map(printable, [start, *shown, *self.lines()]))
+        scope = " items" if self.question.spec.k == "all" else f" of the top {self.question.k}"
+        start = f"Answer: {len(items)}{scope}, by {type(self.mechanism).__name__}{missing}"
+        return "\n".join(map(printable, [start, *items, *self.lines()]))
 
     def sections(self) -> Iterator[Section]:
         """Return the items, the guarantee, and how they were made."""
@@ -478,15 +486,15 @@ class Answer(Tabled, Sectioned):
 
         An interval around a sum is for the cut amounts, and not for a number of users.
         """
-        around = interval(self.mechanism, shown=max(1, len(self.selection)))
+        result = interval(self.mechanism, shown=max(1, len(self.selection)))
         summed = self.question.reading.value is not None
-        return replace(around, at_least=False) if around is not None and summed else around
+        return replace(result, at_least=False) if result is not None and summed else result
 
     def as_data(self) -> dict[str, Any]:
         """The question, the release and its cost as plain data. None means no guarantee."""
         question, choice, selection = self.question, self.choice, self.selection
-        reading, budget, around = question.reading, question.budget, self.interval
-        stated = {
+        reading, budget, interval = question.reading, question.budget, self.interval
+        amounts = {
             name: value for name in ("epsilon", "delta", "rho") if (value := getattr(budget, name))
         }
         window = {
@@ -511,11 +519,11 @@ class Answer(Tabled, Sectioned):
             "unit": (
                 None if self.values is None else self.unit or "shares of users, cut by the clip"
             ),
-            "intervals": None if around is None else asdict(around),
+            "intervals": None if interval is None else asdict(interval),
             "explained_by_noise": self.explained_by_noise,
             "may_be_noise": list(self.may_be_noise),
             "expected": None if self.preview is None else self.preview.as_data(self.about_right),
-            "guarantee": {"budget": stated, **self.guarantee.as_data()},
+            "guarantee": {"budget": amounts, **self.guarantee.as_data()},
             "planned_releases": (
                 None
                 if question.spec.planned is None and question.releases == 1
@@ -577,9 +585,9 @@ def from_0(selection: Selection) -> Selection:
     )
 
 
-def plain_data(held: Any) -> Any:
+def plain_data(value: Any) -> Any:
     """An object's JSON as plain data; None for None."""
-    return None if held is None else json.loads(held.to_json())
+    return None if value is None else json.loads(value.to_json())
 
 
 def as_json(answer: Any) -> str:
@@ -655,22 +663,22 @@ class DryRun(Sectioned):
     def lines(self) -> list[str]:
         """The dry run in words."""
         priced = [
-            f"epsilon {format_number(one.epsilon)} at delta {format_number(one.delta)}"
-            for one in self.guarantee.points
-            if one.epsilon is not None
+            f"epsilon {format_number(point.epsilon)} at delta {format_number(point.delta)}"
+            for point in self.guarantee.points
+            if point.epsilon is not None
         ]
         if self.guarantee.pure_epsilon is not None:
             priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
         elif not priced and self.guarantee.rho is not None:
             priced = [f"rho {self.guarantee.rho:.6g}"]
-        pays = self.paid or (
+        charge = self.paid or (
             "it would be charged"
             if self.left
             else "no ledger is named, and nothing would be charged"
         )
         return [
             f"a dry run. {_NO_ROW}",
-            f"the release would cost {' and '.join(priced)}; {pays}",
+            f"the release would cost {' and '.join(priced)}; {charge}",
             f"it would be drawn by {type(self.mechanism).__name__}",
             *(
                 []
@@ -724,7 +732,7 @@ _LOST_IF_KILLED = (
 
 @contextmanager
 def report_charge_on_error(
-    ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
+    ledger: acc.Ledger | None, dataset: str | None, key: str, *, is_kept: bool | None = None
 ) -> Iterator[list[acc.ledger.Receipt]]:
     """Add to an error in the block a note that says whether the charge with this key was made.
 
@@ -733,19 +741,19 @@ def report_charge_on_error(
     ledger cannot be read at that time.
 
     Args:
-        kept: for a release, True if a file keeps its answer, so that a retry has it.
+        is_kept: for a release, True if a file keeps its answer, so that a retry has it.
     """
-    known = list[acc.ledger.Receipt]()
+    receipts = list[acc.ledger.Receipt]()
     try:
-        yield known
+        yield receipts
     except BaseException as error:
         words, uncharged = "nothing was charged: no ledger is named", True
         if ledger is not None and dataset is not None:
             try:
-                receipt = ledger.find(dataset, key) or next(iter(known), None)
+                receipt = ledger.find(dataset, key) or next(iter(receipts), None)
                 words, uncharged = f"nothing was charged under key {key!r}", receipt is None
             except acc.AccountingError:
-                receipt, uncharged = next(iter(known), None), False
+                receipt, uncharged = next(iter(receipts), None), False
                 words = (
                     f"whether it was charged is unknown now. Look for key {key!r} with 'dpselect"
                     " ledger show'"
@@ -755,10 +763,10 @@ def report_charge_on_error(
                 words = f"{entry}, is charged and stays charged ({receipt.state})"
                 if isinstance(error, acc.ledger.ClaimConflict):
                     words += _FIRST
-                elif kept and isinstance(error, acc.ledger.DatasetMoved):
+                elif is_kept and isinstance(error, acc.ledger.DatasetMoved):
                     words += _THERE
-                elif kept is not None:
-                    words += _AGAIN if kept else _LOST
+                elif is_kept is not None:
+                    words += _AGAIN if is_kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(Note("no answer to it is stored in the file of output="))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
@@ -792,8 +800,8 @@ _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[
 
 
 def _as_csv(answer: Any, *, defused: bool) -> bytes:
-    held = answer.columns()
-    rows = (tuple(held), *zip(*held.values(), strict=True))
+    columns = answer.columns()
+    rows = (tuple(columns), *zip(*columns.values(), strict=True))
     # text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to
     if defused:
         rows = tuple(
@@ -804,9 +812,9 @@ def _as_csv(answer: Any, *, defused: bool) -> bytes:
 
 
 def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
-    written = io.BytesIO()
-    import_module("pyarrow.parquet").write_table(answer.to_arrow(), written)
-    return written.getvalue()
+    buffer = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(answer.to_arrow(), buffer)
+    return buffer.getvalue()
 
 
 TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
@@ -832,14 +840,14 @@ class AnswerFile:
             spreadsheets.
         texts: writers of texts, by the suffix of the file's name.
         failure: the error that left a part of the answer unwritten, or None.
-        lies: path of the whole answer, once it is kept.
+        path: path of the whole answer, once it is kept.
     """
 
     output: Path | None
     defused: bool = False
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
     failure: OutputError | None = None
-    lies: Path | None = field(default=None, init=False)
+    path: Path | None = field(default=None, init=False)
     _draft: tuple[Path, str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -866,11 +874,11 @@ class AnswerFile:
         """Check that the answer can be written, before anything is read or charged."""
         if self.output is None or self.record is None:
             return
-        known = (*self.texts, *TABLES)
-        if self.output.suffix.lower() not in known:
+        suffixes = (*self.texts, *TABLES)
+        if self.output.suffix.lower() not in suffixes:
             raise InvalidRequest(
-                f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the"
-                " format"
+                f"output={masked(self.output)} must end in {' or '.join(suffixes)}: the name tells"
+                " the format"
             )
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise missing_extra(
@@ -882,7 +890,7 @@ class AnswerFile:
     def recorded(
         self,
         spec: LedgerFields,
-        asked: Callable[[], dict[str, Any]],
+        describe: Callable[[], dict[str, Any]],
         answer_of: Callable[[str], A],
         *,
         writing: bool = True,
@@ -894,7 +902,7 @@ class AnswerFile:
         the answer of another charge, and is in the way as any file would be.
 
         Args:
-            asked: the present question, as from `Question.as_data`.
+            describe: the present question, as from `Question.as_data`.
             answer_of: parser of an answer's JSON.
             writing: True to do the steps that were left undone; a dry run only looks.
 
@@ -908,23 +916,23 @@ class AnswerFile:
             record is None
             or spec.ledger is None
             or key is None
-            or not (kept := self._kept(record, dataset, key))
+            or not (candidates := self._candidate_files(record, dataset, key))
         ):
             return None
         with spec.opened() as ledger:
             if (receipt := ledger.find(dataset, key)) is None:
                 return None
-            for path, content in kept:
-                if (held := _paid(content, receipt)) is None or (
+            for path, content in candidates:
+                if (data := _paid(content, receipt)) is None or (
                     path == record and receipt.state != "released"
                 ):
                     continue  # an answer gets its name once the ledger has its claim
-                _require_same(held, asked(), receipt)
+                _require_same(data, describe(), receipt)
                 if (answer := _restored(answer_of, content)) is None and path != record:
                     continue  # a draft of somebody else: to claim it would lose the answer
-                used = None if receipt.state == "released" else getattr(answer, "spent", None)
+                spent = None if receipt.state == "released" else getattr(answer, "spent", None)
                 if (receipt.state == "released" or writing) and not self._claims(
-                    ledger, receipt, path, content, spec.actor, used
+                    ledger, receipt, path, content, spec.actor, spent
                 ):
                     continue
                 answer = answer_of(content) if answer is None else answer
@@ -943,7 +951,7 @@ class AnswerFile:
         path: Path,
         content: str,
         actor: str | None,
-        used: Curve | None,
+        spent: Curve | None,
     ) -> bool:
         """Record the claim of a kept answer in the ledger. Return True if the ledger has it.
 
@@ -954,7 +962,7 @@ class AnswerFile:
         """
         try:
             ledger.release(
-                receipt.dataset, receipt.key, actor=actor, claim=claim_of(content), spent=used
+                receipt.dataset, receipt.key, actor=actor, claim=claim_of(content), spent=spent
             )
         except acc.ledger.ClaimConflict:
             if path != self.record:
@@ -983,7 +991,7 @@ class AnswerFile:
         path = self.record.with_name(f"{stem}{_sha256(content)}")
         try:
             write_draft(path, content.encode())
-            self._draft, self.lies = (path, content), path
+            self._draft, self.path = (path, content), path
         except OSError as error:
             self._remove(path)
             reason = error.strerror or type(error).__name__
@@ -1002,7 +1010,7 @@ class AnswerFile:
         (path, content), self._draft = self._draft, None
         try:
             self._name(path, content)
-            self.lies = self.record
+            self.path = self.record
             if self.record != self.output:
                 self._write_table(answer)
             if answer.charge is not None:
@@ -1014,7 +1022,7 @@ class AnswerFile:
         """Remove the draft, because another one was handed out and nobody has seen this one."""
         if self._draft is not None:
             self._remove(self._draft[0])
-            self._draft = self.lies = None
+            self._draft = self.path = None
 
     # -- drafts ------------------------------------------------------------------------------------
 
@@ -1023,14 +1031,14 @@ class AnswerFile:
         assert self.record is not None
         return f".dpselect-{_sha256(json.dumps([self.record.name, dataset, key]))[:16]}-"
 
-    def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
+    def _candidate_files(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
         """Candidates for the answer: the file, and drafts that match the hash in their names."""
-        found = [(record, _text_of(record))] if record.is_file() else []
+        candidates = [(record, _text_of(record))] if record.is_file() else []
         for path in self._drafts(dataset, key):
             with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
                 if _sha256(content := _text_of(path)) == path.name[-64:]:
-                    found.append((path, content))
-        return found
+                    candidates.append((path, content))
+        return candidates
 
     def _drafts(self, dataset: str, key: str) -> list[Path]:
         assert self.record is not None
@@ -1041,7 +1049,7 @@ class AnswerFile:
         assert self.record is not None
         if path == self.record:
             return
-        waits = (
+        remedy = (
             "the answer is on record and waits beside it. Repeat the call with its key= and this"
             " output= to give it that name"
         )
@@ -1049,19 +1057,19 @@ class AnswerFile:
             with suppress(FileNotFoundError):
                 if name_file(path, self.record):
                     return
-            held = self.record.read_bytes()
+            current = self.record.read_bytes()
             # of a name that was taken, on a file system without links, when a kill came
-            if held == b"":
+            if current == b"":
                 path.replace(self.record)
-            elif held != content.encode():
+            elif current != content.encode():
                 raise OutputRefused(
                     f"output={masked(self.record)} was created by something else meanwhile. Move"
-                    f" that file away; {waits}"
+                    f" that file away; {remedy}"
                 )
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(
-                f"output={masked(self.record)} cannot be written ({reason}); {waits}"
+                f"output={masked(self.record)} cannot be written ({reason}); {remedy}"
             ) from None
 
     def _sweep(self, dataset: str, key: str) -> None:
@@ -1086,14 +1094,14 @@ class AnswerFile:
 
     def _write_table(self, answer: Any) -> None:
         assert self.output is not None
-        written = self._table(answer)
+        table = self._table(answer)
         # a retry at the same time may have been first
-        if not (self.output.is_file() and self.output.read_bytes() == written):
-            _write(self.output, written)
+        if not (self.output.is_file() and self.output.read_bytes() == table):
+            _write(self.output, table)
 
     # -- of answers that are kept elsewhere: those of a horizon, which its state has ---------------
 
-    def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
+    def read_answer(self, question: dict[str, Any]) -> dict[str, Any] | None:
         """The plain data of the answer in the file, if it answers this question.
 
         The log may have another name, because the state decides which events are released. Any
@@ -1105,20 +1113,20 @@ class AnswerFile:
         """
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
-                found: dict[str, Any] = json.loads(_text_of(self.record))
-                kept, asked = found["question"], json.loads(json.dumps(question))
-                same = {**kept, "source": None} == {**asked, "source": None}
+                data: dict[str, Any] = json.loads(_text_of(self.record))
+                earlier, present = data["question"], json.loads(json.dumps(question))
+                same = {**earlier, "source": None} == {**present, "source": None}
                 if (
                     same
-                    and isinstance(found["released"], list)
-                    and self._beside() in (None, *found.get("files", ()))
+                    and isinstance(data["released"], list)
+                    and self._beside() in (None, *data.get("files", ()))
                 ):
-                    return found
+                    return data
         self.require()
         return None
 
-    def renew(self, answer: Any, held: dict[str, Any] | None) -> None:
-        """Write an answer in the place of the `held` one that it continues. A complete file stays.
+    def renew(self, answer: Any, data: dict[str, Any] | None) -> None:
+        """Write an answer in the place of the `data` one that it continues. A complete file stays.
 
         The record is replaced before the table, and has the hashes of both tables until then.
 
@@ -1128,13 +1136,13 @@ class AnswerFile:
         if self.output is None or self.record is None:
             return
         beside, has_table = self._beside(), self.record != self.output
-        same = held is not None and held["released"] == json.loads(as_json(answer))["released"]
+        same = data is not None and data["released"] == json.loads(as_json(answer))["released"]
         table = self._table(answer) if has_table else b""
-        made = hashlib.sha256(table).hexdigest()
-        if same and (not has_table or made == beside):
+        digest = hashlib.sha256(table).hexdigest()
+        if same and (not has_table or digest == beside):
             return
-        files = (*filter(None, [beside]), made) if has_table else ()
-        _write(self.record, as_json(replace(answer, files=files)).encode(), over=held is not None)
+        files = (*filter(None, [beside]), digest) if has_table else ()
+        _write(self.record, as_json(replace(answer, files=files)).encode(), over=data is not None)
         if has_table:
             _write(self.output, table, over=beside is not None)
 
@@ -1185,14 +1193,14 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     """The answer in a file's text, if it belongs to the receipt's charge."""
     try:
         answer = json.loads(content)
-        held = {name: answer[name] for name in ("ledger", "mechanism", "question")}
+        data = {name: answer[name] for name in ("ledger", "mechanism", "question")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    paid, charged = held["ledger"], asdict(PaidCharge.of(receipt))
-    if receipt.state == "released" and isinstance(paid, dict):
+    charge, expected = data["ledger"], asdict(PaidCharge.of(receipt))
+    if receipt.state == "released" and isinstance(charge, dict):
         # the claim binds the text: a charge for a kept answer may be another entry than its first
-        charged["entry"] = paid.get("entry")
-    return held if paid == charged and receipt.state in ("committed", "released") else None
+        expected["entry"] = charge.get("entry")
+    return data if charge == expected and receipt.state in ("committed", "released") else None
 
 
 def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
@@ -1203,11 +1211,13 @@ def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
         return None
 
 
-def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:
+def _require_same(
+    data: dict[str, Any], question: dict[str, Any], receipt: acc.ledger.Receipt
+) -> None:
     """Raise KeyConflict if a kept answer is to another question than the present one."""
-    then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked)))
+    then, now = _flat(data["question"]), _flat(json.loads(json.dumps(question)))
     other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
-    if other is None and _is_paid(held, receipt):
+    if other is None and _is_paid(data, receipt):
         return
     named = f"{other}=" if other and "_" in other else other
     raise acc.ledger.KeyConflict(
@@ -1218,10 +1228,10 @@ def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledg
     )
 
 
-def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
+def _is_paid(data: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
     return (
         acc.Curve.from_json(receipt.entries[0].curve or "")
-        == Mechanism.from_json(json.dumps(held["mechanism"])).curve
+        == Mechanism.from_json(json.dumps(data["mechanism"])).curve
     )
 
 
@@ -1229,7 +1239,7 @@ def _flat(question: Any) -> dict[str, Any]:
     """A question's values by name, across all of its parts."""
     parts = question.items() if isinstance(question, dict) else ()
     return {
-        name: said
-        for part, held in parts
-        for name, said in (held if isinstance(held, dict) else {part: held}).items()
+        name: value
+        for part, values in parts
+        for name, value in (values if isinstance(values, dict) else {part: values}).items()
     }

@@ -35,11 +35,11 @@ def answer_sections(answer: Answer, notes: Mapping[Label, str] | None = None) ->
         if reading.value is None
         else f"the sum of {_column(reading.value)}"
     )
-    yield Section(f"Private {_asked(question)} of {_column(reading.item)}{each}, by {measure}")
+    yield Section(f"Private {_subject(question)} of {_column(reading.item)}{each}, by {measure}")
     yield _items(answer, notes or {}, _interval(answer))
     right = answer.about_right
-    told = [] if right is None else [f"{right[:1].upper()}{right[1:]}."]
-    yield Section(lines=[" ".join([_outcome(answer), *told])])
+    forecast = [] if right is None else [f"{right[:1].upper()}{right[1:]}."]
+    yield Section(lines=[" ".join([_outcome(answer), *forecast])])
     yield Section("What is promised", list(_promises(answer.guarantee, question)))
     yield Section("How it was made", list(_means(answer)))
     last = [("Warning", words) for words in answer.cautions]
@@ -48,23 +48,23 @@ def answer_sections(answer: Answer, notes: Mapping[Label, str] | None = None) ->
     yield Section(notes=last)
 
 
-def _asked(question: Question) -> str:
+def _subject(question: Question) -> str:
     return "ranking" if question.spec.k == "all" else f"top {question.k}"
 
 
 def _outcome(answer: Answer) -> str:
     """Number of released items, compared with the question."""
     selection, everything = answer.selection, answer.question.spec.k == "all"
-    asked = (
+    scope = (
         ""
         if everything or selection.requested is None
         else f" of the {selection.requested} asked for"
     )
     if selection.groups is not None:
-        asked = f" in {len(set(selection.groups)):,} groups"
+        scope = f" in {len(set(selection.groups)):,} groups"
     kind = "in order of rank" if selection.ordered else "as a set: their order is not released"
     start = (
-        f"Released {len(selection)}{asked}, {kind}." if len(selection) else f"Released none{asked}."
+        f"Released {len(selection)}{scope}, {kind}." if len(selection) else f"Released none{scope}."
     )
     if everything and answer.question.domain is None:
         return f"{start} {_ALL_SHOWN}"
@@ -82,7 +82,7 @@ def _interval(answer: Answer) -> Interval | None:
     )
 
 
-def _items(answer: Answer, notes: Mapping[Label, str], around: Interval | None) -> Section:
+def _items(answer: Answer, notes: Mapping[Label, str], interval: Interval | None) -> Section:
     selection, unit = answer.selection, answer.unit
     whole = answer.question.reading.value is None
     labels = selection.labels if selection.labels is not None else selection.indices
@@ -95,23 +95,23 @@ def _items(answer: Answer, notes: Mapping[Label, str], around: Interval | None) 
     }
     if (groups := selection.groups) is not None:  # its name stands beside a group's first item
         again = [place > 0 and groups[place - 1] == name for place, name in enumerate(groups)]
-        named = ["" if same else name for same, name in zip(again, groups, strict=True)]
-        columns = {"group": named, **columns}
+        group_names = ["" if same else name for same, name in zip(again, groups, strict=True)]
+        columns = {"group": group_names, **columns}
     if selection.values is not None and unit is not None:
-        shown = [
-            _value(value, around, whole=whole, signed=answer.question.signed)
+        formatted = [
+            _value(value, interval, whole=whole, signed=answer.question.signed)
             for value in selection.values
         ]
         columns["users (noisy)" if whole else f"noisy sum of {_column(unit)}"] = [
-            value for value, _ in shown
+            value for value, _ in formatted
         ]
-        marks = answer.may_be_noise if around is None or around.at_least else ()
-        ends = [ends for _, ends in shown]
+        marks = answer.may_be_noise if interval is None or interval.at_least else ()
+        ends = [ends for _, ends in formatted]
         for place, _ in filter(itemgetter(1), enumerate(marks)):
             ends[place] = MAY_BE_NOISE
-        if around is not None:
-            kind = "at least" if around.at_least else "interval"
-            columns[f"{100 * around.confidence:g}% {kind}"] = ends
+        if interval is not None:
+            kind = "at least" if interval.at_least else "interval"
+            columns[f"{100 * interval.confidence:g}% {kind}"] = ends
         elif any(marks):
             columns["  "] = ends
     if notes:
@@ -120,14 +120,16 @@ def _items(answer: Answer, notes: Mapping[Label, str], around: Interval | None) 
     return Section(heads=list(columns), rows=rows, left=["group", "item", " ", "  "])
 
 
-def _value(value: float, around: Interval | None, *, whole: bool, signed: bool) -> tuple[str, str]:
+def _value(
+    value: float, interval: Interval | None, *, whole: bool, signed: bool
+) -> tuple[str, str]:
     """A noisy score and its interval. Counts are whole users, and intervals are rounded outward."""
-    sums = [] if around is None else [value - around.half_width, value + around.half_width]
+    sums = [] if interval is None else [value - interval.half_width, value + interval.half_width]
     sums = sums if signed else [max(0.0, end) for end in sums]
     if not whole:
         return _short(value), " to ".join(map(_short, sums))
     ends = [round_to(end) for round_to, end in zip((math.floor, math.ceil), sums, strict=False)]
-    ends = ends[:1] if around is not None and around.at_least else ends
+    ends = ends[:1] if interval is not None and interval.at_least else ends
     return f"{value:,.0f}", " to ".join(f"{end:,}" for end in ends)
 
 
@@ -141,8 +143,8 @@ def _column(name: object) -> str:
     return f"column {name}" if str(name).isdecimal() else printable(name)
 
 
-def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
-    yield "relation", f"{stated.relation}: {stated.relation_in_words}"
+def _promises(promise: Promise, question: Question) -> Iterator[tuple[str, str]]:
+    yield "relation", f"{promise.relation}: {promise.relation_in_words}"
     budget, releases = question.budget, question.releases
     main = f"{'epsilon' if budget.rho is None else 'rho'} {format_number(budget.limit)}"
     delta = f", delta {format_number(budget.delta)}" if budget.delta else ""
@@ -150,23 +152,26 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
         "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
     )
     yield "budget", f"{main}{delta}, for {share}"
-    for point in stated.points:
+    for point in promise.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon, 6)
         yield "epsilon", f"{epsilon} at delta {format_number(point.delta)} (by {point.proved_by})"
     yield (
         "pure epsilon",
         (
             "none"
-            if stated.pure_epsilon is None
-            else f"{rounded_up(stated.pure_epsilon, 6)}, without any delta"
+            if promise.pure_epsilon is None
+            else f"{rounded_up(promise.pure_epsilon, 6)}, without any delta"
         ),
     )
-    outside = " outside a failure of probability delta0" if stated.delta0 else ""
-    yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho, 6)}{outside}"
-    if stated.delta0:
-        yield "delta0", f"{rounded_up(stated.delta0, 6)}, the probability of failure, part of delta"
-    yield "in words", stated.in_words
-    yield "risk", stated.risk_in_words
+    outside = " outside a failure of probability delta0" if promise.delta0 else ""
+    yield "zCDP", "none" if promise.rho is None else f"rho {rounded_up(promise.rho, 6)}{outside}"
+    if promise.delta0:
+        yield (
+            "delta0",
+            f"{rounded_up(promise.delta0, 6)}, the probability of failure, part of delta",
+        )
+    yield "in words", promise.in_words
+    yield "risk", promise.risk_in_words
 
 
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
@@ -194,19 +199,19 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
             ),
         )
     if reading.group is not None:
-        found = (
+        origin = (
             "discovered by the number of their users, at a cost; a group appears only if it has"
             " enough"
         )
         if answer.choice.cells:
-            found = (
+            origin = (
                 "one table, with one norm for all cells of a user; a group appears only if one of"
                 " its items does, and costs nothing"
             )
         yield (
             "groups",
             (
-                found
+                origin
                 if reading.groups is None
                 else f"the public list {printable(question.groups_name)}"
             ),
@@ -266,8 +271,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         )
     if answer.lost is not None:
         yield "counts", answer.lost
-    if (around := _interval(answer)) is not None:
-        yield "intervals", f"{around.half_width:.6g} either way; {around.words()}"
+    if (interval := _interval(answer)) is not None:
+        yield "intervals", f"{interval.half_width:.6g} either way; {interval.words()}"
         yield (
             "order",
             "noisy values may rise with the rank, which other noise may have decided",
@@ -287,7 +292,7 @@ def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
 def _settings(mechanism: Mechanism) -> str:
     """Settings of a mechanism that differ from its class's defaults."""
 
-    def shown(value: object) -> str:
+    def text_of(value: object) -> str:
         if isinstance(value, Mechanism):
             return f"{type(value).__name__}({_settings(value)})"
         return format_number(value) if isinstance(value, float) else str(value)
@@ -296,4 +301,4 @@ def _settings(mechanism: Mechanism) -> str:
     fields = [
         (name, value) for name, value in mechanism if name != "sensitivity" and value != usual[name]
     ]
-    return ", ".join(f"{name}={shown(value)}" for name, value in fields)
+    return ", ".join(f"{name}={text_of(value)}" for name, value in fields)

@@ -29,18 +29,18 @@ MAY_BE_NOISE: Final = "may be noise alone"
 
 def like_missing(labels: Iterable[Label]) -> str | None:
     """A note about released labels that look like a missing value; None if there is none."""
-    found = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
-    if not found:
+    texts = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
+    if not texts:
         return None
-    named = ", ".join(repr(label) for label in found)
+    listing = ", ".join(repr(label) for label in texts)
     return (
-        f"{LIKE_MISSING}: {named}. If the log writes missing values so, declare these texts by the"
-        " option missing in a later release"
+        f"{LIKE_MISSING}: {listing}. If the log writes missing values so, declare these texts by"
+        " the option missing in a later release"
     )
 
 
 def noise_bar(
-    mechanism: Mechanism, shown: int, candidates: int | None, *, period: int = 1
+    mechanism: Mechanism, count: int, candidates: int | None, *, period: int = 1
 ) -> float | None:
     """The 95% quantile of the largest noise draw behind the released scores, or None.
 
@@ -49,17 +49,17 @@ def noise_bar(
     noise, and for releases without scores.
 
     Args:
-        shown: number of released items.
+        count: number of released items.
         candidates: number of candidates of a public list, in all groups together; None if the
             candidates are read off the log.
         period: number of the period that a horizon has released.
     """
     series = mechanism.traits.answers == "periods"
     shows: Any = mechanism if series else mechanism.showing
-    if candidates is None or not shown or shows is None:
+    if candidates is None or not count or shows is None:
         return None
     chose = shows.counts is None if series else shows.shows_what_chose
-    draws = candidates if chose else shown
+    draws = candidates if chose else count
     # of one draw beyond the quantile of the largest; their noise is symmetric
     tail = -math.expm1(math.log(_CONFIDENCE) / draws)
     if series:

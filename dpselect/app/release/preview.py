@@ -48,21 +48,23 @@ class Preview:
 
     def lines(self) -> list[str]:
         """The forecast in words, then the forecasts for other questions."""
-        said = [f"expect {_in_words(self.groups, self.k)}{self.each}, {self.about}"]
-        others = self.otherwise.items()
-        return said + [f"{what}: {_in_words(found, self.k)}{self.each}" for what, found in others]
+        lines = [f"expect {_in_words(self.groups, self.k)}{self.each}, {self.about}"]
+        variants = self.otherwise.items()
+        return lines + [
+            f"{what}: {_in_words(groups, self.k)}{self.each}" for what, groups in variants
+        ]
 
-    def about_right(self, shown: int) -> str | None:
+    def about_right(self, count: int) -> str | None:
         """About how many of the items shown are right, as a sentence; None if that is unknown.
 
         Args:
-            shown: number of items that the answer shows.
+            count: number of items that the answer shows.
         """
-        released = sum(one.released for one in self.groups.values())
-        if not shown or released < 0.5:  # hardly any would be shown of such data
+        released = sum(group.released for group in self.groups.values())
+        if not count or released < 0.5:  # hardly any would be shown of such data
             return None
-        right = round(shown * sum(one.right for one in self.groups.values()) / released)
-        return f"about {right:,} of the {shown:,} items shown are right, {self.about}"
+        right = round(count * sum(group.right for group in self.groups.values()) / released)
+        return f"about {right:,} of the {count:,} items shown are right, {self.about}"
 
     def as_data(self, about_right: str | None) -> dict[str, Any]:
         """The forecast as plain data, which `from_data` reads.
@@ -71,46 +73,46 @@ class Preview:
             about_right: sentence about the items that were shown, if any were.
         """
 
-        def plain(found: dict[str, Shown]) -> dict[str, dict[str, float]]:
-            return {name: one._asdict() for name, one in found.items()}
+        def plain(groups: dict[str, Shown]) -> dict[str, dict[str, float]]:
+            return {name: group._asdict() for name, group in groups.items()}
 
-        others = {what: plain(found) for what, found in self.otherwise.items()}
-        held: dict[str, Any] = {"k": self.k, "groups": plain(self.groups), "otherwise": others}
+        variants = {what: plain(groups) for what, groups in self.otherwise.items()}
+        data: dict[str, Any] = {"k": self.k, "groups": plain(self.groups), "otherwise": variants}
         return {
-            **held,
+            **data,
             "about": self.about,
             "each": self.each,
             "in_words": about_right or self.lines(),
         }
 
     @classmethod
-    def from_data(cls, held: Mapping[str, Any] | None) -> Self | None:
+    def from_data(cls, data: Mapping[str, Any] | None) -> Self | None:
         """The forecast of a kept answer; None if it has none."""
-        if held is None:
+        if data is None:
             return None
-        others = {what: _shown(found) for what, found in held["otherwise"].items()}
-        return cls(held["k"], _shown(held["groups"]), held["about"], held["each"], others)
+        variants = {what: _groups_from(groups) for what, groups in data["otherwise"].items()}
+        return cls(data["k"], _groups_from(data["groups"]), data["about"], data["each"], variants)
 
 
-def _shown(held: Mapping[str, Any]) -> dict[str, Shown]:
-    return {name: Shown(**one) for name, one in held.items()}
+def _groups_from(data: Mapping[str, Any]) -> dict[str, Shown]:
+    return {name: Shown(**fields) for name, fields in data.items()}
 
 
 def _in_words(groups: dict[str, Shown], k: int) -> str:
     """Numbers as a phrase: about 7 of 20 in Germany, of which 5 right, none in Poland."""
-    named = list(groups.items())
-    if len(named) > _MOST_NAMED:
-        named = [named[0], named[len(named) // 2], named[-1]]
-    return ", ".join(_of_group(name, one, k) for name, one in named)
+    pairs = list(groups.items())
+    if len(pairs) > _MOST_NAMED:
+        pairs = [pairs[0], pairs[len(pairs) // 2], pairs[-1]]
+    return ", ".join(_of_group(name, group, k) for name, group in pairs)
 
 
-def _of_group(name: str, one: Shown, k: int) -> str:
-    right, shown = round(one.right), round(one.released)
+def _of_group(name: str, group: Shown, k: int) -> str:
+    right, released = round(group.right), round(group.released)
     where = f" in {printable(name)}" if name else ""
-    if shown == 0:
+    if released == 0:
         return f"none of {k:,}{where}"
-    words = f"about {shown:,} of {k:,}{where}"
-    return words if right == shown else f"{words} ({right or 'none':,} right)"
+    words = f"about {released:,} of {k:,}{where}"
+    return words if right == released else f"{words} ({right or 'none':,} right)"
 
 
 # -- what is declared ------------------------------------------------------------------------------
@@ -132,16 +134,16 @@ class Described:
     groups: Groups | None = None
     names: tuple[str, ...] = ()
 
-    def named(self, found: Sequence[Shown]) -> dict[str, Shown]:
+    def named(self, counts: Sequence[Shown]) -> dict[str, Shown]:
         """Numbers by the names of their groups, or of typical ones."""
         if self.groups is None:
-            return {"": found[0]}
+            return {"": counts[0]}
         names: Sequence[str] = self.names
         if not names:
             many = f"the largest of {self.groups.count:,} groups"
-            found = [found[0], found[len(found) // 2], found[-1]]
+            counts = [counts[0], counts[len(counts) // 2], counts[-1]]
             names = (many, "a middle one", "the smallest")
-        return dict(zip(names, found, strict=False))
+        return dict(zip(names, counts, strict=False))
 
 
 def described(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> Described | None:
@@ -165,8 +167,8 @@ def described(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> De
     most = getattr(spec, "max_groups_per_user", None)
     if sizes:
         ordered = sorted(sizes, key=lambda name: -sizes[name])
-        found = of_shares([sizes[name] / users for name in ordered], most)
-        return Described(profile, found, tuple(ordered))
+        shares = of_shares([sizes[name] / users for name in ordered], most)
+        return Described(profile, shares, tuple(ordered))
     if groups is None:
         return Described(profile, of_shares([*_TYPICAL.values()], most), tuple(_TYPICAL))
     bound = None if most is None else min(most, len(groups))
@@ -205,26 +207,28 @@ def of_release(
     if data is None:
         return None
 
-    made = Forecaster(data.profile, question.domain is not None, data.groups)
+    base = Forecaster(data.profile, question.domain is not None, data.groups)
 
-    def shown(asked: Question, chosen: Choice, draws: int) -> dict[str, Shown]:
-        one = replace(made, known=asked.domain is not None)  # of the same made-up users
-        return data.named(one.by_group(chosen, min(asked.k, data.profile.touched), draws=draws))
+    def simulate(variant: Question, chosen: Choice, draws: int) -> dict[str, Shown]:
+        forecaster = replace(base, known=variant.domain is not None)  # of the same made-up users
+        return data.named(
+            forecaster.by_group(chosen, min(variant.k, data.profile.touched), draws=draws)
+        )
 
-    def chosen(asked: Question) -> dict[str, Shown]:
-        return shown(asked, choose(asked), _FEWER)
+    def chosen(variant: Question) -> dict[str, Shown]:
+        return simulate(variant, choose(variant), _FEWER)
 
-    others: dict[str, Question] = {}
+    variants: dict[str, Question] = {}
     if compared and question.spec.planned is None:
         if question.domain is None:
-            others[_WITH_LIST] = replace(question, domain=range(data.profile.size))
+            variants[_WITH_LIST] = replace(question, domain=range(data.profile.size))
         if (more := _more(question.budget)) is not None:
-            others[_with(more)] = replace(question, budget=more)
-    return _told(
+            variants[_with(more)] = replace(question, budget=more)
+    return _preview(
         question.k,
         data,
-        partial(shown, question, choice, _DRAWS),
-        {what: partial(chosen, asked) for what, asked in others.items()},
+        partial(simulate, question, choice, _DRAWS),
+        {what: partial(chosen, variant) for what, variant in variants.items()},
     )
 
 
@@ -242,11 +246,11 @@ def _with(budget: Budget) -> str:
     return f"with epsilon {format_number(budget.epsilon or 0.0)}"
 
 
-def _told(
+def _preview(
     k: int,
     data: Described,
-    shown: Callable[[], dict[str, Shown]],
-    others: dict[str, Callable[[], dict[str, Shown]]],
+    simulate: Callable[[], dict[str, Shown]],
+    variants: dict[str, Callable[[], dict[str, Shown]]],
     each: str = "",
 ) -> Preview | None:
     """The preview of simulations. A question that cannot be simulated is left out.
@@ -256,12 +260,12 @@ def _told(
     if data.profile.size > _MOST_ITEMS:
         return None
     otherwise = dict[str, dict[str, Shown]]()
-    for what, other in others.items():
+    for what, variant in variants.items():
         with suppress(AccountingError):
-            otherwise[what] = other()
+            otherwise[what] = variant()
     about = f"if the data are like {data.profile.description}"
     with suppress(AccountingError):
-        return Preview(min(k, data.profile.size), shown(), about, each, otherwise)
+        return Preview(min(k, data.profile.size), simulate(), about, each, otherwise)
     return None
 
 
@@ -285,16 +289,16 @@ def of_series(
     if data is None:
         return None
 
-    def shown(budget: Budget, mechanism: ContinualTopK) -> dict[str, Shown]:
-        planned = plan_horizon(budget, mechanism, data.profile, groups=data.groups)
-        return data.named(planned.by_group)
+    def simulate(budget: Budget, mechanism: ContinualTopK) -> dict[str, Shown]:
+        plan = plan_horizon(budget, mechanism, data.profile, groups=data.groups)
+        return data.named(plan.by_group)
 
-    others: dict[str, Callable[[], dict[str, Shown]]] = {}
+    variants: dict[str, Callable[[], dict[str, Shown]]] = {}
     if fitted is not None:
         if mechanism.delta is not None:
             listed = range(data.profile.size)
-            others[_WITH_LIST] = lambda: shown(budget, fitted(budget, listed))
+            variants[_WITH_LIST] = lambda: simulate(budget, fitted(budget, listed))
         if (more := _more(budget)) is not None:
-            others[_with(more)] = lambda: shown(more, fitted(more))
+            variants[_with(more)] = lambda: simulate(more, fitted(more))
     each = ", on average over periods"
-    return _told(mechanism.k, data, partial(shown, budget, mechanism), others, each)
+    return _preview(mechanism.k, data, partial(simulate, budget, mechanism), variants, each)

@@ -71,15 +71,21 @@ class Question:
         # A salt is that of the bound that the default may bring where none is stated, and no part
         # of how the log is read without.
         unstated = all(
-            one is None
-            for one in (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism)
+            option is None
+            for option in (
+                spec.max_items_per_user,
+                spec.clip,
+                spec.group,
+                spec.value,
+                spec.mechanism,
+            )
         )
         observed = spec.domain is None or spec.min_users is not None
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
-        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalog())
-        asked.require()
-        return asked
+        question = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalog())
+        question.require()
+        return question
 
     def require(self) -> None:
         """Refuse a question that no mechanism can answer.
@@ -189,7 +195,7 @@ class Question:
         )
 
     @property
-    def kept(self) -> Self:
+    def with_ledger_name(self) -> Self:
         """A copy for the answer, with the name of a ledger in place of an open one."""
         if self.spec.ledger is None or type(self.spec.ledger) is str:
             return self
@@ -211,21 +217,21 @@ class Question:
         # one that is not stated is chance; what is kept under another one is another answer
         if spec.salt is not None:
             how["salt"] = spec.salt
-        asked: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
-        asked["budget"] = self.budget.model_dump(mode="json")
+        release: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
+        release["budget"] = self.budget.model_dump(mode="json")
         # Of the reading, and in other words.
-        asked |= spec.question(
+        release |= spec.question(
             without={*type(spec).reading_fields(), *_AMOUNTS, *_LISTS, "mechanism"}
         )
         if spec.kind is not None:
-            asked["mechanism"] = spec.kind
+            release["mechanism"] = spec.kind
         if spec.planned is not None:
-            asked["planned"] = json.loads(spec.planned.to_json())
+            release["planned"] = json.loads(spec.planned.to_json())
         if self.domain is not None:
-            asked["domain"] = {"name": self.domain_name, "sha256": _digest(self.domain)}
+            release["domain"] = {"name": self.domain_name, "sha256": _digest(self.domain)}
         if reading.groups is not None:
-            asked["groups"] = {"name": self.groups_name, "sha256": _digest(reading.groups)}
-        return {"source": self.source, "reading": how, "release": asked}
+            release["groups"] = {"name": self.groups_name, "sha256": _digest(reading.groups)}
+        return {"source": self.source, "reading": how, "release": release}
 
 
 def named(source: object) -> str | tuple[str, ...]:
@@ -243,11 +249,11 @@ def _digest(labels: Sequence[Label]) -> str:
     return hashlib.sha256(json.dumps(labels).encode()).hexdigest()
 
 
-def _name_of(stated: Any) -> str:
+def _name_of(value: Any) -> str:
     return (
-        str(stated)
-        if stated is None or isinstance(stated, str | PathLike)
-        else f"a list of {len(stated):,} items"
+        str(value)
+        if value is None or isinstance(value, str | PathLike)
+        else f"a list of {len(value):,} items"
     )
 
 
@@ -260,10 +266,10 @@ def _budget(spec: TopKSpec) -> Budget:
     if spec.ledger is not None and spec.releases is not None and spec.planned is None:
         with spec.opened() as ledger:
             declared = ledger.dataset(str(spec.dataset)).budget
-        stated = [getattr(spec, name) or None for name in _AMOUNTS]
+        amounts = [getattr(spec, name) or None for name in _AMOUNTS]
         # One that is stated alike has no order and no failure probability, which the dataset's
         # filter has.
-        if not spec.given(*_AMOUNTS) or stated == [
+        if not spec.stated_values(*_AMOUNTS) or amounts == [
             getattr(declared, name) or None for name in _AMOUNTS
         ]:
             return declared
@@ -285,12 +291,12 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
             `dpselect.plan.default_choice`.
         EventLogError: no log can be read with this clip and bound.
     """
-    found = _chosen(question, whole)
+    choice = _chosen(question, whole)
     # said before anything is read
-    if found.clip is not None and found.max_items_per_user is not None and not found.cells:
+    if choice.clip is not None and choice.max_items_per_user is not None and not choice.cells:
         listed = None if question.domain is None else len(question.domain)
-        require_weights([Clip(found.clip, found.norm)], found.max_items_per_user, listed)
-    return found
+        require_weights([Clip(choice.clip, choice.norm)], choice.max_items_per_user, listed)
+    return choice
 
 
 def _chosen(question: Question, whole: Budget | None) -> Choice:
@@ -310,15 +316,15 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
         norm = None if clip is None else _norm(question)
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": norm}
         return default_choice(question.budget, request, **bounds, groups=groups, whole=whole)
-    asked, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
+    adjusted, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
-    found = default_mechanism(question.budget, asked, kind=kind, groups=groups, whole=whole)
+    mechanism = default_mechanism(question.budget, adjusted, kind=kind, groups=groups, whole=whole)
     return (
-        Choice(found, limit)
+        Choice(mechanism, limit)
         if reading.value is not None
-        else Choice(found, limit, clip, _norm(question))
+        else Choice(mechanism, limit, clip, _norm(question))
     )
 
 
@@ -390,12 +396,12 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     _require_groups(question, planned)
     # what is stated for a release is its ceiling, whoever chose the noise
     if not question.budget.admits(planned.curve):
-        stated = ", ".join(
+        amounts = ", ".join(
             f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name))
         )
         raise InvalidRequest(
-            f"mechanism= names a {name} that costs more than the budget of this release ({stated})."
-            " Plan one for this budget"
+            f"mechanism= names a {name} that costs more than the budget of this release"
+            f" ({amounts}). Plan one for this budget"
         )
     if question.spec.with_counts and not planned.releases_values:
         raise InvalidRequest(

@@ -103,23 +103,26 @@ class Charged:
         """
         if receipt.replayed:
             return cls(receipt, tuple(before))
-        return cls(receipt, tuple(one.after(price) for one in before))
+        return cls(receipt, tuple(account.after(price) for account in before))
 
     @property
     def paid(self) -> PaidCharge:
         """The charge as an answer states it."""
         return PaidCharge.of(self.receipt)
 
-    def left(self, curve: acc.Curve) -> str:
-        """The line of `ChargeTarget.left`, in releases of a curve."""
-        return _left(
+    def remaining(self, curve: acc.Curve) -> str:
+        """The line of `ChargeTarget.remaining`, in releases of a curve."""
+        return _in_words(
             self.receipt.dataset,
-            min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases),
+            min(
+                (replace(account, curve=curve) for account in self.accounts),
+                key=lambda account: account.releases,
+            ),
         )
 
 
-def _left(dataset: str, found: Remaining) -> str:
-    return f"{dataset}, {found.account}: {found}" if found.account else f"{dataset}: {found}"
+def _in_words(dataset: str, rest: Remaining) -> str:
+    return f"{dataset}, {rest.account}: {rest}" if rest.account else f"{dataset}: {rest}"
 
 
 @final
@@ -130,7 +133,7 @@ class ChargeTarget:
     Attributes:
         session: the session; None if no ledger is named.
         label: note in the ledger on what is charged.
-        asked: function that gives the question as plain data, to which the charge is bound; None
+        describe: function that gives the question as plain data, to which a charge is bound; None
             binds it to nothing.
     """
 
@@ -138,7 +141,7 @@ class ChargeTarget:
     key: str
     label: str = ""
     pay: Pay = "curve"
-    asked: Callable[[], dict[str, Any]] | None = None
+    describe: Callable[[], dict[str, Any]] | None = None
 
     @classmethod
     def of(
@@ -149,7 +152,7 @@ class ChargeTarget:
         time_zone: str | None = None,
         time_range: Window | None = None,
         pay: Pay = "curve",
-        asked: Callable[[], dict[str, Any]] | None = None,
+        describe: Callable[[], dict[str, Any]] | None = None,
     ) -> Self:
         """The charge target that a spec states. Rows are read by the clock of `time_zone`.
 
@@ -166,22 +169,23 @@ class ChargeTarget:
                 session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
         # whatever interrupts it can name the key
         key = uuid4().hex if spec.key is None else spec.key
-        return cls(session, key, label if spec.label is None else spec.label, pay, asked)
+        return cls(session, key, label if spec.label is None else spec.label, pay, describe)
 
     def bound(self, item: Chargeable) -> Chargeable:
         """The item to charge, bound to the question.
 
         The key then cannot be used to draw for any other question.
         """
-        if self.asked is None:
+        if self.describe is None:
             return item
         from dpselect.session import BoundItem
 
         return BoundItem(
-            item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32]
+            item,
+            hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:32],
         )
 
-    def left(
+    def remaining(
         self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False
     ) -> str | None:
         """A line on the fullest account: budget, share used, cost, and number of releases that fit.
@@ -192,23 +196,27 @@ class ChargeTarget:
         """
         if self.session is None:
             return None
-        found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
+        rest, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
         if after:
-            found = found.after(mechanism.curve if price is None else price)
-        return _left(name, found if price is None else replace(found, curve=price))
+            rest = rest.after(mechanism.curve if price is None else price)
+        return _in_words(name, rest if price is None else replace(rest, curve=price))
 
-    def require(self, item: Chargeable, *, kept: bool) -> None:
+    def require(self, item: Chargeable, *, is_kept: bool) -> None:
         """Raise as a release would, before a long read. The charge itself is checked again.
 
         Args:
-            kept: as for `staged`.
+            is_kept: as for `staged`.
         """
         if self.session is not None:
-            self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept)
+            self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=is_kept)
 
     @contextmanager
     def staged(
-        self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]], *, kept: bool | None = None
+        self,
+        item: Chargeable,
+        stage: Callable[[ExitStack], Ready[T]],
+        *,
+        is_kept: bool | None = None,
     ) -> Iterator[tuple[Ready[T], list[acc.ledger.Receipt]]]:
         """Check the cost against the budget, then read the log. Errors say if it was charged.
 
@@ -216,30 +224,30 @@ class ChargeTarget:
             item: the item that will be charged.
             stage: function that reads all data that can fail; its open resources close with the
                 block.
-            kept: True if a file keeps the answer, so that a charge without a release is resumed;
+            is_kept: True if a file keeps the answer, so that a charge without a release is resumed;
                 None for a question that is not released.
 
         Yields:
             The staged release, and a list that takes the receipt.
         """
-        with self._affordable(item, kept=kept) as known, ExitStack() as stack:
-            yield stage(stack), known
+        with self._affordable(item, is_kept=is_kept) as receipts, ExitStack() as stack:
+            yield stage(stack), receipts
 
     @contextmanager
     def _affordable(
-        self, item: Chargeable, *, kept: bool | None = None
+        self, item: Chargeable, *, is_kept: bool | None = None
     ) -> Iterator[list[acc.ledger.Receipt]]:
         """Check the cost against the budget. Errors in the block say if it was charged.
 
         Args:
-            kept: as for `staged`.
+            is_kept: as for `staged`.
         """
         session = self.session
         with report_charge_on_error(
-            session and session.ledger, session and session.dataset.name, self.key, kept=kept
-        ) as known:
-            self.require(item, kept=bool(kept))
-            yield known
+            session and session.ledger, session and session.dataset.name, self.key, is_kept=is_kept
+        ) as receipts:
+            self.require(item, is_kept=bool(is_kept))
+            yield receipts
 
     def dry_run(
         self,
@@ -248,37 +256,37 @@ class ChargeTarget:
         budget: acc.Budget,
         look: Callable[[], object] = lambda: None,
         *,
-        kept: bool | None = None,
+        is_kept: bool | None = None,
     ) -> DryRun:
         """The charge that `release` would make. No row is read, and nothing is charged or drawn.
 
         Args:
             look: checks the header or schema of the log.
-            kept: as for `staged`; without a ledger there is no charge that could stay without its
-                answer.
+            is_kept: as for `staged`; without a ledger there is no charge that could stay without
+                its answer.
         """
         session = self.session
-        with self._affordable(item, kept=kept):
+        with self._affordable(item, is_kept=is_kept):
             look()
-            begun = (
-                kept
+            is_charged = (
+                is_kept
                 and session is not None
                 and session.ledger.find(session.dataset.name, self.key) is not None
             )
-            left = self.left(mechanism, item.curve, after=not begun)
+            remaining = self.remaining(mechanism, item.curve, after=not is_charged)
         return DryRun(
             item,
             mechanism,
             budget,
-            () if left is None else (left,),
-            is_kept=kept is not False or session is None,
+            () if remaining is None else (remaining,),
+            is_kept=is_kept is not False or session is None,
         )
 
     def release(
         self,
         item: Chargeable,
         stage: Callable[[ExitStack], Ready[T]],
-        answered: Callable[[T, Charged | None], A],
+        make_answer: Callable[[T, Charged | None], A],
         place: AnswerFile,
     ) -> A:
         """Check the budget, stage, charge, draw, keep a draft, claim and name it, each durably.
@@ -289,16 +297,16 @@ class ChargeTarget:
 
         Args:
             item, stage: as for `staged`.
-            answered: function that makes the answer to keep from the draw.
+            make_answer: function that makes the answer to keep from the draw.
         """
-        kept = place.output is not None
-        with self.staged(item, stage, kept=kept) as (staged, known):
-            drawn, session = list[T](), self.session
+        is_kept = place.output is not None
+        with self.staged(item, stage, is_kept=is_kept) as (staged, receipts):
+            draws, session = list[T](), self.session
 
             def draw(charged: Charged | None) -> tuple[A, str | None]:
-                drawn.append(_drawn_from(staged))
-                answer = answered(drawn[0], charged)
-                return answer, None if session is None and not kept else place.draft(answer)
+                draws.append(_drawn_from(staged))
+                answer = make_answer(draws[0], charged)
+                return answer, None if session is None and not is_kept else place.draft(answer)
 
             if session is None:
                 answer, _ = draw(None)
@@ -306,19 +314,19 @@ class ChargeTarget:
                 before = session.ledger.room(session.dataset.name, item, **session.terms)
 
                 def begun(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
-                    known.append(receipt)
-                    if not kept or receipt.state == "released":
+                    receipts.append(receipt)
+                    if not is_kept or receipt.state == "released":
                         session.require_new(receipt)
                     return draw(Charged.of(receipt, before, item.curve))
 
-                used = staged.spent
+                spent = staged.spent
                 notes: Any = {
                     "key": self.key,
                     "label": self.label,
                     "salt": staged.salt,
                     "scores": staged.scores,
                 }
-                notes["spent"] = None if used is None else lambda _: used(drawn[0])
+                notes["spent"] = None if spent is None else lambda _: spent(draws[0])
                 try:
                     answer = session.resume(self.bound(item), begun, **notes)
                 except acc.ledger.ClaimConflict:
@@ -440,17 +448,17 @@ def run(
     choice = chosen(question, payer.session) if choice is None else choice
     preview = of_release(question, choice) if preview is None else preview
 
-    def answered(drawn: Answer, charged: Charged | None) -> Answer:
-        drawn = replace(drawn, preview=preview)
-        if charged is None:
-            return drawn
+    def answered(result: Answer, charge: Charged | None) -> Answer:
+        result = replace(result, preview=preview)
+        if charge is None:
+            return result
         # Were two draws that came out alike one claim, a refused one would tell that it had come
         # out otherwise.
-        about: Any = {"charge": charged.paid, "draw": uuid4().hex}
+        about: Any = {"charge": charge.paid, "draw": uuid4().hex}
         # it is paid and drawn, and kept without what cannot be said of the rest
         with suppress(acc.AccountingError):
-            about["left"] = charged.left(drawn.mechanism.curve)
-        return replace(drawn, **about)
+            about["left"] = charge.remaining(result.mechanism.curve)
+        return replace(result, **about)
 
     place = AnswerFile(None) if place is None else place
     # what the answer says of its price, before the charge
@@ -463,7 +471,7 @@ def run(
         return answer
     # what was given back is counted where the ledger can be read now
     with suppress(acc.AccountingError):
-        return replace(answer, left=payer.left(answer.mechanism))
+        return replace(answer, left=payer.remaining(answer.mechanism))
     return answer
 
 
@@ -479,10 +487,10 @@ def run_once(
         source, reading = _source(question, log)
         # of a bound still to come
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))
-        found = payer.dry_run(
-            mechanism, mechanism, question.budget, look, kept=place.output is not None
+        result = payer.dry_run(
+            mechanism, mechanism, question.budget, look, is_kept=place.output is not None
         )
-        return replace(found, preview=of_release(question, choice, compared=True))
+        return replace(result, preview=of_release(question, choice, compared=True))
 
     return once(
         question,
@@ -504,7 +512,7 @@ def payer_of(question: Question) -> ChargeTarget:
         time_zone=zone,
         time_range=question.reading.window,
         pay=pay,
-        asked=question.as_data,
+        describe=question.as_data,
     )
 
 
@@ -518,20 +526,20 @@ def stage(
     """Read the log into the scores of the draw."""
     read = _read(question, choice, stack, log, progress)
     choice.mechanism.check(read.scores)
-    used = (
+    spent = (
         (lambda drawn: choice.mechanism.cost_of(drawn.selection))
         if question.spec.pay_for_what_came_out
         else None
     )
-    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, used)
+    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, spent)
 
 
 def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
-    found = choice.mechanism.select(read.scores)
-    found = found if question.signed else from_0(found)
+    selection = choice.mechanism.select(read.scores)
+    selection = selection if question.signed else from_0(selection)
     return Answer(
         question,
-        _named(question, read.integers, found) if choice.cells else found,
+        _named(question, read.integers, selection) if choice.cells else selection,
         choice,
         read.salt,
     )
@@ -543,22 +551,22 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
     def written(
         labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str
     ) -> tuple[Label, ...] | None:
-        known: dict[str, Label] = {str(label): label for label in listed or ()}
-        named = (
-            known.get(str(label), int(label) if role in integers else label)
+        by_text: dict[str, Label] = {str(label): label for label in listed or ()}
+        restored = (
+            by_text.get(str(label), int(label) if role in integers else label)
             for label in labels or ()
         )
-        return None if labels is None else tuple(named)
+        return None if labels is None else tuple(restored)
 
     groups = written(selection.groups, question.reading.groups, "group")
-    found: dict[str, Any] = {
+    updates: dict[str, Any] = {
         "labels": written(selection.labels, question.domain, "item"),
         "groups": groups,
     }
     # a listed group of which nothing was shown
     if not set(question.reading.groups or ()) <= set(groups or ()):
-        found |= {"complete": False, "reason": REASON}
-    return selection.model_copy(update=found)
+        updates |= {"complete": False, "reason": REASON}
+    return selection.model_copy(update=updates)
 
 
 # -- read ------------------------------------------------------------------------------------------
@@ -579,7 +587,7 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
         }
         return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
-        return spark.found(str(log), reading)
+        return spark.open_frame(str(log), reading)
     return log, reading
 
 
@@ -674,22 +682,22 @@ def _second_look(
         return None
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
-        found = log.read(
+        counts = log.read(
             max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels
         )
-        assert isinstance(found, EventCounts), "groups are looked at once"
-        return found
+        assert isinstance(counts, EventCounts), "groups are looked at once"
+        return counts
 
     def select(labels: Sequence[Label]) -> Scores:
         return read(labels, choice.again, choice.norm).scores(relation=relation, clip=choice.again)
 
     def count(labels: Sequence[Label]) -> tuple[Scores, float]:
-        found = read(labels, valued.clip, valued.norm)
-        clipped = found.scores(relation=relation, clip=valued.clip)
+        counts = read(labels, valued.clip, valued.norm)
+        clipped = counts.scores(relation=relation, clip=valued.clip)
         # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more
         # than is paid for.
-        lost = int(found.counts.sum()) - int(found.clipped[0].sum()) * found.clips[0].unit
-        return clipped, float(min(lost, MOST_EXACT * found.clips[0].unit))
+        lost = int(counts.counts.sum()) - int(counts.clipped[0].sum()) * counts.clips[0].unit
+        return clipped, float(min(lost, MOST_EXACT * counts.clips[0].unit))
 
     again = None if valued is None else count
     if choice.again is None:

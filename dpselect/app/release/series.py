@@ -107,7 +107,7 @@ _STATES = {
     "lost": "released before, and its file is gone; not drawn again",
     "waiting": "not charged",
 }
-_KEPT = ("released", "recorded")  # whose file has an answer
+_WITH_ANSWER = ("released", "recorded")
 
 
 @final
@@ -180,17 +180,19 @@ class Series(_OfPeriods):
     @property
     def answers(self) -> dict[str, Answer]:
         """Answers by the names of periods, without periods that are lost or waiting."""
-        return {one.name: one.answer for one in self.releases if one.answer is not None}
+        return {
+            release.name: release.answer for release in self.releases if release.answer is not None
+        }
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Periods that were released and whose answer is not in its file."""
-        return tuple(one.name for one in self.releases if one.state == "lost")
+        return tuple(release.name for release in self.releases if release.state == "lost")
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """Periods that were not charged, because noise alone explains the first answer."""
-        return tuple(one.name for one in self.releases if one.state == "waiting")
+        return tuple(release.name for release in self.releases if release.state == "waiting")
 
     @property
     def explained_by_noise(self) -> bool:
@@ -213,14 +215,14 @@ class Series(_OfPeriods):
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row for each item: its period, and the columns of `Answer.columns`."""
-        found = []
+        rows = []
         for name, answer in self.answers.items():
-            held = answer.columns()
-            found += [
-                {"period": name, **dict(zip(held, row, strict=True))}
-                for row in zip(*held.values(), strict=True)
+            columns = answer.columns()
+            rows += [
+                {"period": name, **dict(zip(columns, row, strict=True))}
+                for row in zip(*columns.values(), strict=True)
             ]
-        return found
+        return rows
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -228,14 +230,14 @@ class Series(_OfPeriods):
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """Noisy scores of the items; None if no scores are released."""
-        found = [answer.values for answer in self.answers.values()]
-        return None if None in found else tuple(value for values in found for value in values or ())
+        """Noisy lists of the items; None if no lists are released."""
+        lists = [answer.values for answer in self.answers.values()]
+        return None if None in lists else tuple(value for values in lists for value in values or ())
 
     def lines(self) -> list[str]:
         """The states of the periods and the cost, in words."""
         return [
-            *(f"{one.name}: {one.state}, {one.output}" for one in self.releases),
+            *(f"{release.name}: {release.state}, {release.output}" for release in self.releases),
             self.in_all.words,
             *self.cautions,
         ]
@@ -246,13 +248,17 @@ class Series(_OfPeriods):
     def sections(self) -> Iterator[Section]:
         """Return the state of each period, and the cost."""
         rows = [
-            (one.name, _STATES[one.state], one.output if one.state in _KEPT else "")
-            for one in self.releases
+            (
+                release.name,
+                _STATES[release.state],
+                release.output if release.state in _WITH_ANSWER else "",
+            )
+            for release in self.releases
         ]
         heads = ("period", "state", "file")
-        faced = f"{self.in_all.words[:1].upper()}{self.in_all.words[1:]}."
+        sentence = f"{self.in_all.words[:1].upper()}{self.in_all.words[1:]}."
         notes = [("Warning", words) for words in self.cautions]
-        yield Section(heads=heads, rows=rows, left=heads, lines=[faced], notes=notes)
+        yield Section(heads=heads, rows=rows, left=heads, lines=[sentence], notes=notes)
 
 
 @final
@@ -288,19 +294,21 @@ class HorizonAnswer(_OfPeriods):
 
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
-            shown = tuple(replace(one, selection=from_0(one.selection)) for one in self.released)
-            object.__setattr__(self, "released", shown)
+            periods = tuple(
+                replace(period, selection=from_0(period.selection)) for period in self.released
+            )
+            object.__setattr__(self, "released", periods)
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
         """The answer with all releases of a horizon, or some. `about` has further attributes."""
-        shown = tuple(horizon.released() if released is None else released)
+        periods = tuple(horizon.released() if released is None else released)
         return cls(
             horizon.mechanism,
             horizon.key,
             without_password(horizon.state),
             horizon.periods_left,
-            shown,
+            periods,
             horizon.left,
             **about,
         )
@@ -316,15 +324,15 @@ class HorizonAnswer(_OfPeriods):
         weights, and counts nothing.
         """
         mechanism, rows = self.mechanism, list[dict[str, Any]]()
-        for one in self.released:
-            held = one.selection.columns()
-            margin = mechanism.margin(one.number, max(1, len(held["value"])))
-            for place, value in enumerate(held["value"]):
+        for period in self.released:
+            columns = period.selection.columns()
+            margin = mechanism.margin(period.number, max(1, len(columns["value"])))
+            for place, value in enumerate(columns["value"]):
                 row: dict[str, Any] = {
-                    "period": one.number if self.names is None else self.names[one.number - 1]
+                    "period": period.number if self.names is None else self.names[period.number - 1]
                 }
-                row |= {self.group: held["group"][place]} if "group" in held else {}
-                row |= {"rank": held["rank"][place], "item": held["item"][place]}
+                row |= {self.group: columns["group"][place]} if "group" in columns else {}
+                row |= {"rank": columns["rank"][place], "item": columns["item"][place]}
                 if mechanism.counts is None:
                     row["score"] = value
                 else:
@@ -341,15 +349,17 @@ class HorizonAnswer(_OfPeriods):
     @property
     def cautions(self) -> list[str]:
         """Warnings about the answers as a whole."""
-        found = [] if self._candidates is not None else [self._like_missing]
-        return [*filter(None, found), *([HARDLY_ANY] if self.explained_by_noise else [])]
+        notes = [] if self._candidates is not None else [self._like_missing]
+        return [*filter(None, notes), *([HARDLY_ANY] if self.explained_by_noise else [])]
 
     @property
     def _like_missing(self) -> str | None:
         """A note about released labels that look like a missing value."""
-        of_each = (one.selection for one in self.released)
+        selections = (period.selection for period in self.released)
         return like_missing(
-            label for one in of_each for label in (*(one.labels or ()), *(one.groups or ()))
+            label
+            for selection in selections
+            for label in (*(selection.labels or ()), *(selection.groups or ()))
         )
 
     @property
@@ -362,9 +372,9 @@ class HorizonAnswer(_OfPeriods):
         """The forecast of how many of the items are right, in words; None without one."""
         return None if self.preview is None else self.preview.about_right(len(self.rows))
 
-    def _explained(self, one: Period) -> bool:
+    def _explained(self, period: Period) -> bool:
         return explained_by_noise(
-            self.mechanism, one.selection, self._candidates, period=one.number
+            self.mechanism, period.selection, self._candidates, period=period.number
         )
 
     @property
@@ -372,21 +382,21 @@ class HorizonAnswer(_OfPeriods):
         """Number of candidates of a public list; None if they are read off the log."""
         return self.mechanism.candidates if self.mechanism.delta is None else None
 
-    def _may_be_noise(self, one: Period) -> tuple[bool, ...]:
+    def _may_be_noise(self, period: Period) -> tuple[bool, ...]:
         """Marks of a period's items, as of `Answer.may_be_noise`."""
-        mechanism, values = self.mechanism, one.selection.values or ()
+        mechanism, values = self.mechanism, period.selection.values or ()
         if mechanism.counts is None:
             # a discovered item stays one, and may have nobody in a later period
-            seen = {
+            cells = {
                 cell
                 for before in self.released
-                if before.number <= one.number
+                if before.number <= period.number
                 for cell in _cells(before.selection)
             }
-            listed = self._candidates or len(seen)
-            bar = noise_bar(mechanism, len(values), listed, period=one.number)
+            listed = self._candidates or len(cells)
+            bar = noise_bar(mechanism, len(values), listed, period=period.number)
         else:  # users are whole
-            bar = mechanism.margin(one.number, max(1, len(values))) + (1 - 1e-9)
+            bar = mechanism.margin(period.number, max(1, len(values))) + (1 - 1e-9)
         return tuple(bar is not None and value <= bar for value in values)
 
     @property
@@ -397,7 +407,7 @@ class HorizonAnswer(_OfPeriods):
     def as_data(self) -> dict[str, Any]:
         """The answer as plain data, with `rows` and the guarantee for the whole horizon."""
         mechanism, names = self.mechanism, self.names
-        stated = promise(mechanism, of_horizon(mechanism))
+        guarantee = promise(mechanism, of_horizon(mechanism))
         return {
             "dpselect": dps.__version__,
             "question": self.question,
@@ -409,7 +419,7 @@ class HorizonAnswer(_OfPeriods):
             },
             "count": mechanism.count,
             "window": mechanism.window,
-            "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
+            "guarantee": {**guarantee.as_data(), "covers": "all periods of the horizon together"},
             "budget": self.left,
             "mechanism": plain_data(mechanism),
             "intervals": self._intervals,
@@ -418,18 +428,18 @@ class HorizonAnswer(_OfPeriods):
             ),
             "released": [
                 {
-                    "period": one.number,
-                    "name": None if names is None else names[one.number - 1],
+                    "period": period.number,
+                    "name": None if names is None else names[period.number - 1],
                     "deviation": (
-                        float(mechanism.deviations[one.number - 1])
+                        float(mechanism.deviations[period.number - 1])
                         if mechanism.counts is None
                         else mechanism.counts.scale
                     ),
-                    "explained_by_noise": self._explained(one),
-                    "may_be_noise": list(self._may_be_noise(one)),
-                    "selection": plain_data(one.selection),
+                    "explained_by_noise": self._explained(period),
+                    "may_be_noise": list(self._may_be_noise(period)),
+                    "selection": plain_data(period.selection),
                 }
-                for one in self.released
+                for period in self.released
             ],
             "table": self.rows,
             "notes": self.notes,
@@ -451,21 +461,21 @@ class HorizonAnswer(_OfPeriods):
     @property
     def heads(self) -> tuple[str, ...]:
         group = (self.group,) if self.mechanism.grouped else ()
-        shown = ("score",) if self._intervals is None else ("users", "low", "high")
-        return ("period", *group, "rank", "item", *shown)
+        numbers = ("score",) if self._intervals is None else ("users", "low", "high")
+        return ("period", *group, "rank", "item", *numbers)
 
     def lines(self) -> list[str]:
         """Text on the rest of the horizon, the guarantee, the cost and the warnings."""
         mechanism = self.mechanism
-        stated = promise(mechanism, of_horizon(mechanism))
-        stands = (
+        guarantee = promise(mechanism, of_horizon(mechanism))
+        status = (
             f"horizon {self.key}, state {self.state}: {self.periods_left:,} of"
             f" {mechanism.periods:,} periods left"
         )
         return [
-            stands,
-            stated.in_words,
-            f"Risk: {stated.risk_in_words}.",
+            status,
+            guarantee.in_words,
+            f"Risk: {guarantee.risk_in_words}.",
             *self.notes,
             *filter(None, [self.about_right, self.left]),
         ]
@@ -476,20 +486,22 @@ class HorizonAnswer(_OfPeriods):
 
     def sections(self) -> Iterator[Section]:
         """Return the items of each period, and the guarantee for the whole horizon."""
-        mechanism, named = self.mechanism, self.names
-        for one in self.released:
-            period = one.number if named is None else named[one.number - 1]
-            name = "" if named is None else f", {period}"
-            shown = (row for row in self.rows if row["period"] == period)
-            marks = self._may_be_noise(one)
-            rows = [_fact(row, may_be_noise=mark) for row, mark in zip(shown, marks, strict=True)]
-            yield Section(f"Period {one.number} of {mechanism.periods}{name}", rows)
-        stated = promise(mechanism, of_horizon(mechanism))
+        mechanism, names = self.mechanism, self.names
+        for release in self.released:
+            period = release.number if names is None else names[release.number - 1]
+            name = "" if names is None else f", {period}"
+            period_rows = (row for row in self.rows if row["period"] == period)
+            marks = self._may_be_noise(release)
+            rows = [
+                _fact(row, may_be_noise=mark) for row, mark in zip(period_rows, marks, strict=True)
+            ]
+            yield Section(f"Period {release.number} of {mechanism.periods}{name}", rows)
+        guarantee = promise(mechanism, of_horizon(mechanism))
         over = {"period": "users of each period", "running": "users of all periods so far"}
         count = over.get(mechanism.count, f"users of the last {mechanism.window} periods")
         strongest = min(
-            (one for one in stated.points if one.epsilon is not None),
-            key=lambda one: one.epsilon or 0.0,
+            (point for point in guarantee.points if point.epsilon is not None),
+            key=lambda point: point.epsilon or 0.0,
             default=None,
         )
         facts = [
@@ -504,8 +516,8 @@ class HorizonAnswer(_OfPeriods):
                 else f"{rounded_up(strongest.epsilon, 6)} at delta"
                 f" {format_number(strongest.delta)}",
             ),
-            ("in words", stated.in_words),
-            ("risk", stated.risk_in_words),
+            ("in words", guarantee.in_words),
+            ("risk", guarantee.risk_in_words),
         ]
         yield Section("What is promised, for the whole horizon", facts)
         last = [("Warning", words) for words in self.notes]
@@ -529,17 +541,21 @@ class HorizonAnswer(_OfPeriods):
         """
         from dpselect.app.release.series_page import page  # jinja2, which other answers do without
 
-        around = self._intervals
-        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
-        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
-        stated = promise(self.mechanism, of_horizon(self.mechanism))
-        told = (("Forecast", self.about_right), ("Budget", self.left))
+        intervals = self._intervals
+        reach = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
+        bands = (
+            ""
+            if intervals is None
+            else f"The band {reach} of each number: {intervals['in_words']}."
+        )
+        guarantee = promise(self.mechanism, of_horizon(self.mechanism))
+        notes = (("Forecast", self.about_right), ("Budget", self.left))
         facts = [
-            ("In words", stated.in_words),
-            ("Risk", stated.risk_in_words),
-            *((name, words) for name, words in told if words),
+            ("In words", guarantee.in_words),
+            ("Risk", guarantee.risk_in_words),
+            *((name, words) for name, words in notes if words),
         ]
-        made = (
+        heading = (
             f"The top {self.mechanism.k}"
             + (f" of each {self.group}" if self.mechanism.grouped else "")
             + f", {self.key}"
@@ -548,13 +564,13 @@ class HorizonAnswer(_OfPeriods):
             self.rows,
             self.heads,
             periods=[
-                one.number if self.names is None else self.names[one.number - 1]
-                for one in self.released
+                period.number if self.names is None else self.names[period.number - 1]
+                for period in self.released
             ],
             k=self.mechanism.k,
             csv=TABLES[".csv"](self, defused=True),
-            title=made if title is None else title,
-            number="score" if around is None else "users",
+            title=heading if title is None else title,
+            number="score" if intervals is None else "users",
             facts=facts,
             bands=bands,
         )
@@ -594,25 +610,25 @@ class KeptHorizon:
         place: the file.
         question: the question, as plain data.
         state: the file of the horizon's state, which has every answer.
-        held: the plain data of the answer in the file, if it answers the same question.
+        earlier: the plain data of the answer in the file, if it answers the same question.
     """
 
     place: AnswerFile
     question: dict[str, Any]
     state: Path
-    held: dict[str, Any] | None
+    earlier: dict[str, Any] | None
 
     @classmethod
     def of(cls, place: AnswerFile, question: dict[str, Any], state: Path) -> Self:
         """Look for the answer, before anything is read, reserved or charged.
 
         Raises:
-            InvalidRequest, OutputRefused: as for `AnswerFile.held`.
+            InvalidRequest, OutputRefused: as for `AnswerFile.read_answer`.
         """
-        held = place.held(question)
-        if held is not None and not state.exists():
+        earlier = place.read_answer(question)
+        if earlier is not None and not state.exists():
             place.require()  # a file without its state is in the way: nothing could go on with it
-        return cls(place, question, state, held)
+        return cls(place, question, state, earlier)
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:
         """The answer, after writing it to its file.
@@ -626,15 +642,15 @@ class KeptHorizon:
             return answer
         try:
             with HorizonState.opened(self.state) as state:
-                held = self.place.held(self.question)
+                earlier = self.place.read_answer(self.question)
                 released = json.loads(as_json(answer))["released"]
-                known = [] if held is None else held["released"]
-                more = len(released) < len(known) <= len(state.closed())
-                if more and known[: len(released)] == released:
+                in_file = [] if earlier is None else earlier["released"]
+                more = len(released) < len(in_file) <= len(state.closed())
+                if more and in_file[: len(released)] == released:
                     return answer
-                if known != released[: len(known)]:
+                if in_file != released[: len(in_file)]:
                     self.place.require()
-                self.place.renew(answer, held)
+                self.place.renew(answer, earlier)
         except (OutputError, HorizonUnavailable) as error:
             error.add_note(
                 Note(
@@ -737,59 +753,59 @@ class ByPeriod:
                 " them"
             )
         self._cut = partial(split, source, question.reading, named)
-        self._asked: dict[str, tuple[Question, AnswerFile]] = {}
+        self._parts: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
         # charged, and nothing was released of them: they are drawn under their charge
         self._begun = set[str]()
         for name, start, end in named:
-            alone = question.reading.model_copy(
+            part_reading = question.reading.model_copy(
                 update={"since": _written(start), "until": _written(end)}
             )
             of_period = spec.model_copy(
                 update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger}
             )
-            asked = replace(question, reading=alone, spec=of_period)
+            part = replace(question, reading=part_reading, spec=of_period)
             file = output.with_name(output.name.replace(PLACE, name))
             own = replace(place, output=file)
-            self._asked[name] = asked, own
+            self._parts[name] = part, own
             if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
-                found = (
+                answer = (
                     None
                     if spec.dry_run
-                    else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
+                    else own.recorded(of_period, part.as_data, partial(Answer.restored, part))
                 )
-                if found is None and charge.state in ("reserved", "committed"):
+                if answer is None and charge.state in ("reserved", "committed"):
                     self._begun.add(name)
                 else:
                     self._done[name] = PeriodRelease(
-                        name, "lost" if found is None else "recorded", file, found
+                        name, "lost" if answer is None else "recorded", file, answer
                     )
 
     @property
-    def _left(self) -> list[str]:
-        return [name for name in self._asked if name not in self._done]
+    def _pending(self) -> list[str]:
+        return [name for name in self._parts if name not in self._done]
 
     @property
     def _uncharged(self) -> list[str]:
-        return [name for name in self._left if name not in self._begun]
+        return [name for name in self._pending if name not in self._begun]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
         """Release the remaining periods, in order, after all checks without the log. Return all.
 
         Without `go_on` it stops before the second charge if noise alone explains the first answer.
         """
-        if (pending := self._left) and not self._is_quiet:
+        if (pending := self._pending) and not self._is_quiet:
             in_all = self._in_all()
             if self._announce is not None:
                 self._announce(
-                    f"to be released, {len(pending):,} of {len(self._asked):,} periods:"
+                    f"to be released, {len(pending):,} of {len(self._parts):,} periods:"
                     f" {in_all.words}"
                 )
             for name in pending:
-                question, place = self._asked[name]
+                question, place = self._parts[name]
                 place.require()
-                payer_of(question).require(self._choice.mechanism, kept=True)
+                payer_of(question).require(self._choice.mechanism, is_kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
@@ -797,35 +813,37 @@ class ByPeriod:
                     self._release(name, parts[name])
                     if self._is_quiet:
                         break
-        for name in self._left:
-            output = self._asked[name][1].output
+        for name in self._pending:
+            output = self._parts[name][1].output
             assert output is not None
             self._done[name] = PeriodRelease(name, "waiting", output, None)
         return Series(
-            tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset)
+            tuple(self._done[name] for name in self._parts), InAll.of(self._ledger, self._dataset)
         )
 
     @property
     def _is_quiet(self) -> bool:
         """True if noise alone explains the only answer so far and `go_on` is not stated."""
-        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        answers = [release.answer for release in self._done.values() if release.answer is not None]
         return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
 
     def _release(self, name: str, part: PeriodEvents) -> None:
-        question, place = self._asked[name]
+        question, place = self._parts[name]
         try:
             answer = run(question, part, place=place, choice=self._choice, preview=self._preview)
         except BaseException as error:
-            if done := [one.name for one in self._done.values() if one.state == "released"]:
-                error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
+            if names := [
+                release.name for release in self._done.values() if release.state == "released"
+            ]:
+                error.add_note(Note(f"released before that, charged and kept: {', '.join(names)}"))
             raise
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
             where = (
                 rescued(answer)
-                if place.lies is None
-                else f"the answer lies in {masked(place.lies)}"
+                if place.path is None
+                else f"the answer lies in {masked(place.path)}"
             )
             raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
@@ -833,28 +851,28 @@ class ByPeriod:
 
     def priced(self) -> DryRun:
         """The charge of `released` to each remaining period, as of `ChargeTarget.dry_run`."""
-        pending = self._left
+        pending = self._pending
         if not pending:
             raise InvalidRequest(
                 "all periods are charged already. Leave dry_run= out to see their states, which"
                 " costs nothing"
             )
         for name in pending:
-            self._asked[name][1].require()
+            self._parts[name][1].require()
         events.require_columns(self._source, self._question.reading)
-        mechanism, left = self._choice.mechanism, list[str]()
+        mechanism, remaining = self._choice.mechanism, list[str]()
         for name in pending:
-            found = payer_of(self._asked[name][0]).dry_run(
-                mechanism, mechanism, self._question.budget, kept=True
+            dry_run = payer_of(self._parts[name][0]).dry_run(
+                mechanism, mechanism, self._question.budget, is_kept=True
             )
-            left += [f"{name}: {words}" for words in found.left]
+            remaining += [f"{name}: {words}" for words in dry_run.left]
         in_all = f"once all of them are charged, {self._in_all().words}"
         preview = of_release(self._question, self._choice, compared=True)
         return DryRun(
             mechanism,
             mechanism,
             self._question.budget,
-            tuple(left),
+            tuple(remaining),
             in_all=in_all,
             preview=preview,
         )
@@ -875,7 +893,7 @@ class ByPeriod:
     @cached_property
     def _choice(self) -> Choice:
         """The mechanism of all periods, chosen once by public facts."""
-        question, _ = self._asked[self._left[0]]
+        question, _ = self._parts[self._pending[0]]
         return chosen(question, payer_of(question).session)
 
 
@@ -953,10 +971,10 @@ def over_horizon(
             raise
 
     if dry_run:
-        found = dry_close(
+        result = dry_close(
             session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
         )
-        return replace(found, preview=of_series(budget, mechanism, data, fitted))
+        return replace(result, preview=of_series(budget, mechanism, data, fitted))
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
@@ -1038,21 +1056,23 @@ def dry_close(
         look: checks the header or schema of the log.
     """
     key, mechanism = horizon.key, horizon.mechanism
-    kept = {"key": key, "state": without_password(horizon.state)}
-    payer, stated = ChargeTarget(session, key), budget or of_horizon(mechanism)
-    held = None if session is None else session.ledger.find(session.dataset.name, key)
-    if held is None:
-        return replace(payer.dry_run(mechanism, mechanism, stated, look), horizon=kept)
-    if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
+    place = {"key": key, "state": without_password(horizon.state)}
+    payer, total = ChargeTarget(session, key), budget or of_horizon(mechanism)
+    receipt = None if session is None else session.ledger.find(session.dataset.name, key)
+    if receipt is None:
+        return replace(payer.dry_run(mechanism, mechanism, total, look), horizon=place)
+    if acc.Curve.from_json(receipt.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(
-            f"key={key!r} was charged for something else (entry {held.seq}). Use the options with"
-            " which the horizon was opened, which charges nothing more, or a new key for another"
-            " horizon"
+            f"key={key!r} was charged for something else (entry {receipt.seq}). Use the options"
+            " with which the horizon was opened, which charges nothing more, or a new key for"
+            " another horizon"
         )
     look()
-    left = payer.left(mechanism)
-    paid = f"nothing more would be charged, because entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, mechanism, stated, () if left is None else (left,), paid, horizon=kept)
+    remaining = payer.remaining(mechanism)
+    words = f"nothing more would be charged, because entry {receipt.seq} has {receipt.state} it"
+    return DryRun(
+        mechanism, mechanism, total, () if remaining is None else (remaining,), words, horizon=place
+    )
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

@@ -92,12 +92,12 @@ def page(
         _last_list(None if key is None else printable(str(key)), part, periods, number, k)
         for key, part in (of_group or {None: []}).items()
     ]
-    drawn = {
+    context = {
         "style": style,
         "title": printable(title),
         "period": _period(periods[-1]) if periods else "",
-        "lists": [one for one in lists if one.rows or group is None],
-        "empty": [one.title for one in lists if not one.rows and group is not None],
+        "lists": [ranking for ranking in lists if ranking.rows or group is None],
+        "empty": [ranking.title for ranking in lists if not ranking.rows and group is not None],
         "csv": base64.b64encode(csv).decode(),
         "charts": charts,
         "box": box,
@@ -105,7 +105,7 @@ def page(
         "most": _LINES,
     }
     return template(__package__, "series.html").render(
-        **drawn, heads=list(columns), rows=cells, facts=facts, bands=bands
+        **context, heads=list(columns), rows=cells, facts=facts, bands=bands
     )
 
 
@@ -130,12 +130,12 @@ def _last_list(
     ]
     before = ranks[0] if len(ranks) > 1 else None
     last = [row for row in rows if row["period"] == periods[-1]] if periods else []
-    shown = [
-        [str(row["rank"]), printable(str(row["item"])), _shown(row, number)]
+    entries = [
+        [str(row["rank"]), printable(str(row["item"])), _number_cell(row, number)]
         + ([] if before is None else [_change(row, before)])
         for row in last
     ]
-    left_out = k - len(shown)
+    left_out = k - len(entries)
     missing = ""
     if left_out > 0:
         missing = (
@@ -143,10 +143,10 @@ def _last_list(
             " told from noise."
         )
     heads = ["Rank", "Item", number.capitalize(), *([] if before is None else ["Change"])]
-    return _List(title or "All items", heads, shown, missing)
+    return _List(title or "All items", heads, entries, missing)
 
 
-def _shown(row: Row, number: str) -> tuple[str, str]:
+def _number_cell(row: Row, number: str) -> tuple[str, str]:
     """A number, and the interval around it; "" where none is known."""
     if "low" not in row:
         return f"{row[number]:,.1f}", ""
@@ -173,8 +173,8 @@ def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str)
         of_item[row["item"]].append(row)
     size = {item: (len(part), sum(row[number] for row in part)) for item, part in of_item.items()}
     first = sorted(of_item, key=lambda item: size[item], reverse=True)[:_LINES]
-    shown = [row for item in first for row in of_item[item]]
-    most = _rounded(max(max(row[number], row.get("high") or 0.0) for row in shown))
+    charted = [row for item in first for row in of_item[item]]
+    most = _rounded(max(max(row[number], row.get("high") or 0.0) for row in charted))
     place = {period: at for at, period in enumerate(periods)}
 
     def x(row: Row) -> str:

@@ -13,7 +13,7 @@ from dpselect.app.release.answer import Answer, AnswerFile, DryRun, warn_unrecor
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import run_once
 from dpselect.app.spec import TopKSpec
-from dpselect.app.spec.base import asked_by
+from dpselect.app.spec.base import takes_fields_of
 
 if TYPE_CHECKING:
     from dpselect.app.events.time_window import Every
@@ -32,7 +32,7 @@ def topk(
     every: None = None,
     dry_run: Literal[False] = False,
     progress: ProgressCallback | None = None,
-    **asked: Unpack[TopKKeywords],
+    **fields: Unpack[TopKKeywords],
 ) -> Answer: ...
 
 
@@ -43,13 +43,13 @@ def topk(
     every: Every | None = None,
     dry_run: bool = False,
     progress: ProgressCallback | None = None,
-    **asked: Unpack[TopKKeywords],
+    **fields: Unpack[TopKKeywords],
 ) -> Answer | Series | DryRun: ...
 
 
-@asked_by(TopKSpec)
+@takes_fields_of(TopKSpec)
 def topk(
-    data: object, *, progress: ProgressCallback | None = None, **asked: Any
+    data: object, *, progress: ProgressCallback | None = None, **fields: Any
 ) -> Answer | Series | DryRun:
     """Release the k items with the most distinct users with differential privacy, like the command.
 
@@ -59,7 +59,7 @@ def topk(
     Args:
         data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for
             `dpselect.events.read`.
-        asked: the fields of `dpselect.app.spec.TopKSpec`.
+        fields: the fields of `dpselect.app.spec.TopKSpec`.
         progress: called while the log is read; with `every` after each period.
 
     Returns:
@@ -88,7 +88,7 @@ def topk(
         ... ).items
         ('zoo',)
     """
-    question = Question.of(data, TopKSpec(**asked))
+    question = Question.of(data, TopKSpec(**fields))
     with warned(AnswerFile.of(question.spec), question.spec) as place:
         return answered(question, data, place, progress)
 
@@ -121,5 +121,5 @@ def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
         warn_unrecorded(stacklevel=5)
     yield place
     if place.failure is not None:
-        where = "nowhere else" if place.lies is None else f"lies in {masked(place.lies)}"
+        where = "nowhere else" if place.path is None else f"lies in {masked(place.path)}"
         warnings.warn(f"{place.failure}. The answer is returned, and {where}", Unkept, stacklevel=4)

@@ -88,7 +88,7 @@ def option(
         unasked: reason why the field is no part of the question, so that it does not decide which
             answer is drawn. None: it is a part.
     """
-    shown: Any = {
+    metadata: Any = {
         "section": section,
         "place": place,
         "metavar": metavar,
@@ -97,8 +97,8 @@ def option(
         "parse": parse,
         "many": many,
     }
-    shown |= {"rows": unasked is None if rows is None else rows, "unasked": unasked}
-    return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
+    metadata |= {"rows": unasked is None if rows is None else rows, "unasked": unasked}
+    return Field(default=default, description=description, json_schema_extra=metadata, ge=ge)
 
 
 class Spec(Frozen):
@@ -119,7 +119,7 @@ class Spec(Frozen):
         try:
             return validate(data)
         except ValidationError as error:
-            detail, *others = error.errors(include_url=False)  # the first field that is wrong
+            detail, *rest = error.errors(include_url=False)  # the first field that is wrong
         name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
             raise cls.error_class(rule)
@@ -130,37 +130,37 @@ class Spec(Frozen):
         if detail["type"] == "missing":
             raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
         same = [
-            one["msg"]
-            for one in others
-            if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"
+            problem["msg"]
+            for problem in rest
+            if problem["loc"][:1] == detail["loc"][:1] and problem["type"] == "literal_error"
         ]
         # of a number, or a word
-        rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))
-        given = detail["input"]
-        shown = (
-            repr(given)[:60]
-            if isinstance(given, bool | int | float | str)
-            else f"<{type(given).__name__}>"
+        rule = " or ".join(text.removeprefix("Input should be ") for text in (rule, *same))
+        value = detail["input"]
+        shown_value = (
+            repr(value)[:60]
+            if isinstance(value, bool | int | float | str)
+            else f"<{type(value).__name__}>"
         )
-        raise cls.error_class(f"{name}={shown} must be {rule} ({words})")
+        raise cls.error_class(f"{name}={shown_value} must be {rule} ({words})")
 
     @field_validator("*", mode="wrap")
     @classmethod
-    def _says_where(cls, stated: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
+    def _says_where(cls, value: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
         """Add the field's name to errors of nested values."""
         with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
-            return validate(stated)
+            return validate(value)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
     @classmethod
-    def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
+    def _hides_its_password(cls, value: Any, validate: Callable[[Any], Any]) -> Any:
         """Hide a password in a URL.
 
         A spec is printed, kept with an answer and written as JSON. Opening the ledger asks for the
         password again.
         """
-        held = stated if isinstance(stated, Address) else validate(stated)
-        return hidden(held) if isinstance(held, str) else held
+        address = value if isinstance(value, Address) else validate(value)
+        return hidden(address) if isinstance(address, str) else address
 
     def __repr_args__(self) -> Any:
         for name, value in super().__repr_args__():
@@ -168,12 +168,12 @@ class Spec(Frozen):
             yield name, value if masked == str(value) else masked
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place."""
-        return cls(**{**file, **stated})
+        return cls(**{**file, **overrides})
 
     @classmethod
-    def said(cls, name: str, what: str) -> Any:
+    def option_metadata(cls, name: str, what: str) -> Any:
         """Metadata of a field, as given to `option`.
 
         Args:
@@ -187,7 +187,9 @@ class Spec(Frozen):
     def unasked(cls) -> dict[str, str]:
         """Fields that are no part of the question, each with the reason."""
         return {
-            name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None
+            name: why
+            for name in cls.model_fields
+            if (why := cls.option_metadata(name, "unasked")) is not None
         }
 
     def question(self, *, without: Collection[str] = ()) -> dict[str, Any]:
@@ -196,14 +198,14 @@ class Spec(Frozen):
         Args:
             without: fields that the caller states in another form, such as the budget.
         """
-        asked = type(self).model_fields.keys() - type(self).unasked() - set(without)
-        return self.model_dump(mode="json", include=asked, exclude_defaults=True, warnings=False)
+        included = type(self).model_fields.keys() - type(self).unasked() - set(without)
+        return self.model_dump(mode="json", include=included, exclude_defaults=True, warnings=False)
 
     def fields(self) -> dict[str, Any]:
         """All fields as keywords of the function behind a command."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def stated_values(self, *names: str) -> dict[str, Any]:
         """The named fields that are stated, by name. A stated number may be 0."""
         values = {name: getattr(self, name) for name in names}
         return {
@@ -231,7 +233,7 @@ def typed(annotation: Any) -> Any:
         return str
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
-    members = [typed(one) for one in get_args(annotation) if one is not type(None)]
+    members = [typed(member) for member in get_args(annotation) if member is not type(None)]
     return str if str in members else members[0]
 
 
@@ -246,11 +248,12 @@ def ordered(spec: type[Spec]) -> list[str]:
     The first section comes first, then those that only this spec has, then those of several specs,
     and how files are read and written comes last.
     """
-    section = {name: spec.said(name, "section") for name in spec.model_fields}
-    own = [one for one in dict.fromkeys(section.values()) if one not in (*_SECTIONS, *_LAST)]
+    section = {name: spec.option_metadata(name, "section") for name in spec.model_fields}
+    own = [title for title in dict.fromkeys(section.values()) if title not in (*_SECTIONS, *_LAST)]
     sections = (_SECTIONS[0], *own, *_SECTIONS[1:], *_LAST)
     return sorted(
-        section, key=lambda name: (sections.index(section[name]), spec.said(name, "place"))
+        section,
+        key=lambda name: (sections.index(section[name]), spec.option_metadata(name, "place")),
     )
 
 
@@ -292,35 +295,35 @@ def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
     ]
 
 
-_ASKED = re.compile(r"^( *)asked: .*\n(?:\1 +.*\n)*", flags=re.MULTILINE)
+_FIELDS = re.compile(r"^( *)fields: .*\n(?:\1 +.*\n)*", flags=re.MULTILINE)
 
 
-def asked_by(spec: type[Spec]) -> Callable[[F], F]:
-    """Return a decorator of functions that take the fields of a spec as `**asked`.
+def takes_fields_of(spec: type[Spec]) -> Callable[[F], F]:
+    """Return a decorator of functions that take the fields of a spec as `**fields`.
 
     The signature of the function then names the fields, and so does its docstring, in place of its
-    entry `asked:`. A parameter of its own that is called like a field has the field's type.
+    entry `fields:`. A parameter of its own that is called like a field has the field's type.
     """
 
     def signed(function: F) -> F:
         whole = inspect.signature(function)
-        fields = {one.name: one for one in keywords(spec)}
+        fields = {parameter.name: parameter for parameter in keywords(spec)}
         own = [
-            one.replace(
-                annotation=fields.pop(one.name).annotation
-                if one.name in fields
-                else _Plain(one.annotation)
+            parameter.replace(
+                annotation=fields.pop(parameter.name).annotation
+                if parameter.name in fields
+                else _Plain(parameter.annotation)
             )
-            for one in whole.parameters.values()
-            if one.kind is not one.VAR_KEYWORD
+            for parameter in whole.parameters.values()
+            if parameter.kind is not parameter.VAR_KEYWORD
         ]
-        first = [one for one in own if one.kind is not one.KEYWORD_ONLY]
-        last = [one for one in own if one.kind is one.KEYWORD_ONLY]
+        first = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
+        last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
         function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [*first, *fields.values(), *last], return_annotation=_Plain(whole.return_annotation)
         )
         if function.__doc__ is not None:  # which python -OO makes it
-            function.__doc__ = _ASKED.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)
+            function.__doc__ = _FIELDS.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)
         return function
 
     return signed

@@ -24,11 +24,11 @@ class CheckSpec(LogFields):
         f"{LOG} --missing NULL --normalize casefold --normalize strip --json",
     )
 
-    def reading(self, **stated: Any) -> Reading:
+    def reading(self, **overrides: Any) -> Reading:
         """Options of the reading, over all times if since= and until= are not stated."""
         every_time = (
             {"since": "1900-01-01"}
             if self.time is not None and self.since is None and self.until is None
             else {}
         )
-        return super().reading(**every_time | stated)
+        return super().reading(**every_time | overrides)

@@ -18,7 +18,7 @@ from dpselect.app.events.time_window import Every
 from dpselect.app.spec.base import LOG, PAYS, Column, Contradiction, Flag, Spec, option
 from dpselect.app.spec.shared_fields import (
     CHARGED,
-    KEPT,
+    NAMES_OUTPUT,
     CatalogFields,
     ForecastFields,
     GroupFields,
@@ -112,7 +112,7 @@ class KeptFields(PayerFields):
         "File for the answer, which later calls renew: .json; or .csv, .parquet or .html, with"
         " the JSON beside it.",
         metavar="FILE",
-        unasked=KEPT,
+        unasked=NAMES_OUTPUT,
         place=160,
     )
     title: str | None = option(
@@ -129,12 +129,12 @@ class KeptFields(PayerFields):
 
     @field_validator("ledger", mode="before", check_fields=False)
     @classmethod
-    def _by_its_url(cls, stated: Any) -> Any:
+    def _by_its_url(cls, value: Any) -> Any:
         """Convert the path of a ledger file to its URL."""
         return (
-            f"sqlite:///{stated}"
-            if isinstance(stated, str | PathLike) and "://" not in str(stated)
-            else stated
+            f"sqlite:///{value}"
+            if isinstance(value, str | PathLike) and "://" not in str(value)
+            else value
         )
 
 

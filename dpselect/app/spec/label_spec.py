@@ -13,7 +13,7 @@ from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
 from accounting.wording import format_number
 from dpselect.app.spec.base import URL, Flag, Spec, option
-from dpselect.app.spec.shared_fields import KEPT, LedgerFields, RunFields
+from dpselect.app.spec.shared_fields import NAMES_OUTPUT, LedgerFields, RunFields
 from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Missing, Split, Voting
 
@@ -114,7 +114,7 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
         "File for the labels: .npz, .csv or .jsonl.",
         default=...,
         metavar="FILE",
-        unasked=KEPT,
+        unasked=NAMES_OUTPUT,
         place=160,
     )
     epsilon: Real | None = option(
@@ -182,7 +182,7 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     @property
     def settings(self) -> dict[str, Any]:
         """The stated fields of the mechanism."""
-        return self.given(
+        return self.stated_values(
             *(
                 name
                 for name in RoundFields.model_fields

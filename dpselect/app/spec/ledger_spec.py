@@ -27,13 +27,13 @@ File = SkipValidation[str | PathLike[str]]
 Most = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 
 
-def deltas_of(stated: Any) -> tuple[float, ...]:
+def deltas_of(texts: Any) -> tuple[float, ...]:
     """Several deltas, parsed from texts."""
     try:
-        return tuple(map(float, stated))
+        return tuple(map(float, texts))
     except (TypeError, ValueError):
         raise InvalidRequest(
-            f"deltas={stated!r} must be numbers strictly between 0 and 1: 1e-6 for example"
+            f"deltas={texts!r} must be numbers strictly between 0 and 1: 1e-6 for example"
         ) from None
 
 
@@ -107,7 +107,7 @@ class InitSpec(LimitFields):
 
     @model_validator(mode="after")
     def _adds_up_in_one_unit(self) -> Self:
-        if len(self.given("order", "mostly", "only")) > 1:
+        if len(self.stated_values("order", "mostly", "only")) > 1:
             raise ValueError(
                 "order=, mostly= and only= each say what charges are added up in. Give one of them"
             )
@@ -257,7 +257,7 @@ class ReportSpec(SignedFields, StoreFields):
             raise ValueError(
                 "check=False checks nothing. Leave out heads= and trust=, or check=False"
             )
-        if self.registry is not None and (page := self.given("heads", "trust", "deltas")):
+        if self.registry is not None and (page := self.stated_values("heads", "trust", "deltas")):
             raise ValueError(
                 f"{next(iter(page))}= is for the page, and registry= writes an entry, unchecked."
                 " Leave one out"
@@ -288,7 +288,7 @@ class ElsewhereFields(Spec):
         Raises:
             ValueError: DP-SGD is stated in part.
         """
-        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
+        sgd = self.stated_values("noise_multiplier", "sampling_rate", "steps")
         if 0 < len(sgd) < 3:
             raise ValueError(
                 "noise_multiplier=, sampling_rate= and steps= go together: they are one DP-SGD run"
@@ -329,10 +329,10 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
 
     @model_validator(mode="after")
     def _states_once_what_is_charged(self) -> Self:
-        stated = self.elsewhere + (self.mechanism is not None)
+        count = self.elsewhere + (self.mechanism is not None)
         if self.answer is not None:
-            own = self.given("batch", "key", "period", "relation", "time_zone")
-            if stated or own or self.count != 1:
+            own = self.stated_values("batch", "key", "period", "relation", "time_zone")
+            if count or own or self.count != 1:
                 raise Contradiction(
                     "answer",
                     "states what was charged, its key and its periods. Leave out curve=,"
@@ -340,13 +340,13 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
                     " count=",
                 )
         elif self.batch is not None:
-            if stated or self.key is not None or self.count != 1:
+            if count or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
                     "states what is charged in its lines. Leave out curve=, mechanism=, event=,"
                     " steps=, key= and count=",
                 )
-        elif stated != 1:
+        elif count != 1:
             raise ValueError(f"curve= is stated once, or one of mechanism=, {_OR_EVENT}")
         return self
 
@@ -402,7 +402,7 @@ class QuotaSpec(LimitFields, DatasetFields):
 
     @model_validator(mode="after")
     def _withdraws_nothing_else(self) -> Self:
-        limits = self.given("epsilon", "delta", "rho", "by", "of", "among", "rolling")
+        limits = self.stated_values("epsilon", "delta", "rho", "by", "of", "among", "rolling")
         if self.withdraw and (limits or self.window != "whole"):
             raise Contradiction(
                 "withdraw", "goes with name= alone: what is withdrawn has no limit and no scope"

@@ -258,12 +258,12 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
                 "ledger= and dataset= go together. Name both, or give a file with [ledger]"
                 " (config=)"
             )
-        stated = [
+        names = [
             name
             for name, field in type(self).model_fields.items()
             if getattr(self, name) not in (field.default, None)
         ]
-        for name in stated:
+        for name in names:
             if self._takes(self.way, name):
                 continue
             for way, fields in _OWN.items():
@@ -314,35 +314,35 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         )
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, without values that contradict a stated one."""
         from dpselect.plan.default import GENEROUS  # help does without mechanisms
 
         # the one that an earlier plan wrote, and a bound that it brought, which nobody stated
-        gone = {"mechanism"}
+        excluded = {"mechanism"}
         if file.get("mechanism") is not None and file.get("max_items_per_user") == GENEROUS:
-            gone |= {"max_items_per_user"}
-        if stated.get("shape") is not None:  # nothing of another shape may stay
-            gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
-        elif stated.get("column") is not None:  # what was declared is another column
-            gone |= {"public"}
-        if not file.get("log") or gone & {"log"}:  # columns of what topk reads
-            gone |= {"user", "item"}
-        way = _way(stated)
+            excluded |= {"max_items_per_user"}
+        if overrides.get("shape") is not None:  # nothing of another shape may stay
+            excluded |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
+        elif overrides.get("column") is not None:  # what was declared is another column
+            excluded |= {"public"}
+        if not file.get("log") or excluded & {"log"}:  # columns of what topk reads
+            excluded |= {"user", "item"}
+        way = _way(overrides)
         way = _way(file) if way == "releases" else way
-        held = {
+        values = {
             name: value
             for name, value in file.items()
-            if name not in gone and cls._takes(way, name)
+            if name not in excluded and cls._takes(way, name)
         }
-        return super().over(held, stated)
+        return super().over(values, overrides)
 
 
-def _way(asked: Mapping[str, Any]) -> Way:
+def _way(values: Mapping[str, Any]) -> Way:
     """Kind of the plan for these values."""
-    if asked.get("pate"):
+    if values.get("pate"):
         return "pate"
-    return "releases" if asked.get("periods") is None else "periods"
+    return "releases" if values.get("periods") is None else "periods"
 
 
 _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": VotesFields.model_fields}

@@ -80,16 +80,16 @@ class BudgetFields(Spec):
         return self
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place.
 
         A stated budget replaces the file's budget, except for its delta.
         """
-        if stated.get("delta") is not None and not stated["delta"] > 0:
-            raise InvalidBudget(_delta_refused(stated["delta"]))
-        if stated.get("epsilon") is not None or stated.get("rho") is not None:
+        if overrides.get("delta") is not None and not overrides["delta"] > 0:
+            raise InvalidBudget(_delta_refused(overrides["delta"]))
+        if overrides.get("epsilon") is not None or overrides.get("rho") is not None:
             file = {name: value for name, value in file.items() if name not in ("epsilon", "rho")}
-        return cls(**{**file, **stated})
+        return cls(**{**file, **overrides})
 
     @property
     def budget(self) -> Budget:
@@ -110,7 +110,7 @@ class BudgetFields(Spec):
 CHARGED = "an answer names the charge that paid for it, which is compared with the ledger's"
 _NOTED = "the ledger notes it beside the charge, whose price and draw are the same"
 _READ = "it decides how much memory reads the log, and no count"
-KEPT = "it names where the answer is kept, which is there before the question is compared"
+NAMES_OUTPUT = "it names where the answer is kept, which is there before the question is compared"
 
 
 class PayerFields(Spec):
@@ -152,7 +152,7 @@ class PayerFields(Spec):
 
     @model_validator(mode="after")
     def _names_who_pays(self) -> Self:
-        asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
+        fields = (*PayerFields.model_fields, *LedgerFields.model_fields)
         if self.key == "":
             raise Contradiction(
                 "key",
@@ -160,12 +160,12 @@ class PayerFields(Spec):
                 " example, so that a retry is charged once, or leave key= out",
                 "",
             )
-        stated = [
-            name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())
+        names = [
+            name for name in dict.fromkeys(fields) if getattr(self, name, None) not in (None, ())
         ]
         missing = [name for name in ("ledger", "dataset") if getattr(self, name) is None]
-        if stated and missing:
-            theirs = ", ".join(f"{name}=" for name in stated)
+        if names and missing:
+            theirs = ", ".join(f"{name}=" for name in names)
             are = "and dataset= are" if len(missing) == 2 else "is"
             raise Contradiction(
                 missing[0],
@@ -184,14 +184,14 @@ class PayerFields(Spec):
 
 
 @contextmanager
-def opened_ledger(stated: str | Ledger) -> Iterator[Ledger]:
+def opened_ledger(source: str | Ledger) -> Iterator[Ledger]:
     """Open a ledger, and close it at the end if it was named by a URL."""
-    if not isinstance(stated, str):
-        yield stated
+    if not isinstance(source, str):
+        yield source
         return
     from accounting import Ledger  # a release without a ledger does without a database
 
-    with Ledger.open(stated, create=False) as ledger:
+    with Ledger.open(source, create=False) as ledger:
         yield ledger
 
 
@@ -229,12 +229,12 @@ class RunFields(Spec):
     )
 
 
-def columns_of(stated: Any) -> str | tuple[str, ...]:
+def columns_of(value: Any) -> str | tuple[str, ...]:
     """One column, or several columns that make up a label, from an option.
 
     Several are stated by several options, or by one with commas, as in a CSV record.
     """
-    texts = [stated] if isinstance(stated, str | int) else stated
+    texts = [value] if isinstance(value, str | int) else value
     try:
         parts = [part for text in texts for part in next(csv.reader([str(text)], strict=True), [])]
     except csv.Error:
@@ -244,14 +244,14 @@ def columns_of(stated: Any) -> str | tuple[str, ...]:
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def value_clip_of(stated: Any) -> tuple[float, float]:
+def value_clip_of(text: Any) -> tuple[float, float]:
     """Ends of the range to which a user's sum is cut, parsed from [LOW,]HIGH."""
     try:
-        ends = [float(end) for end in str(stated).split(",")]
+        ends = [float(end) for end in str(text).split(",")]
         low, high = (0.0, *ends) if len(ends) == 1 else ends
     except ValueError:
         raise InvalidRequest(
-            f"value_clip={stated!r} must be a number, or two of them as in -50,50"
+            f"value_clip={text!r} must be a number, or two of them as in -50,50"
         ) from None
     return low, high
 
@@ -283,10 +283,10 @@ class FileFields(Spec, FileOptions):
         from dpselect.app.events.reading import Reading
 
         # a spec may call something else as a reading does
-        known = LogFields.model_fields.keys() & Reading.model_fields.keys()
-        return frozenset(known & cls.model_fields.keys())
+        names = LogFields.model_fields.keys() & Reading.model_fields.keys()
+        return frozenset(names & cls.model_fields.keys())
 
-    def reading(self, **stated: Any) -> Reading:
+    def reading(self, **overrides: Any) -> Reading:
         """Options of the reading, with the stated values in place of the spec's own.
 
         Raises:
@@ -305,7 +305,7 @@ class FileFields(Spec, FileOptions):
                 # nobody is in more groups than there are
                 fields["max_groups_per_user"] = min(most, len(listed))
         try:
-            return Reading(**fields | stated)
+            return Reading(**fields | overrides)
         except EventLogError as error:
             raise InvalidRequest(str(error)).at(*error.path) from None
 
@@ -342,15 +342,15 @@ class ItemFields(FileFields):
 
 
 def listed(
-    spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str
+    spec: Any, source: Any, column: str | None, names: str | tuple[str, ...], what: str
 ) -> tuple[Label, ...] | None:
     """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.app.events.catalog import public_list  # the help of a command does without it
 
-    if stated is None:
+    if source is None:
         return None
     with located(what):
-        labels = public_list(stated, column, names, spec, what)
+        labels = public_list(source, column, names, spec, what)
     composed = (unicodedata.is_normalized("NFC", label) for label in map(str, labels))
     if decomposed := sum(not is_composed for is_composed in composed):
         warnings.warn(
@@ -451,11 +451,11 @@ class TimeFields(Spec):
     )
 
 
-def group_sizes_of(stated: Any) -> dict[str, int]:
+def group_sizes_of(value: Any) -> dict[str, int]:
     """Numbers of users by group, parsed from texts like Germany=12000, or a mapping of a file."""
-    if isinstance(stated, Mapping):
-        return dict(stated)
-    texts = [stated] if isinstance(stated, str) else stated
+    if isinstance(value, Mapping):
+        return dict(value)
+    texts = [value] if isinstance(value, str) else value
     try:
         pairs = [str(text).rsplit("=", 1) for text in texts]
         return {group: int(users) for group, users in pairs}

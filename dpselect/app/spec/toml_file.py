@@ -43,12 +43,12 @@ class ConfigTable(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_a_table(cls, stated: Any) -> Any:
-        if not isinstance(stated, Mapping | ConfigTable):
+    def _is_a_table(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping | ConfigTable):
             raise ValueError("it must be a table")
-        return stated
+        return value
 
-    def stated(self) -> dict[str, Any]:
+    def file_values(self) -> dict[str, Any]:
         """Values that the file states, by field name."""
         return {
             name: value
@@ -57,26 +57,26 @@ class ConfigTable(Spec):
         }
 
 
-def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
+def table(*of: type[Spec], required: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
     """A class for a table of a file, whose keys are the fields of specs.
 
     Each field may be left out. The spec itself reports contradictions.
 
     Args:
-        needed: fields that may not be left out.
+        required: fields that may not be left out.
         keys: names in the file of fields that have another name there.
     """
     fields: dict[str, Any] = {}
-    for name, field in ((name, field) for one in of for name, field in one.model_fields.items()):
+    for name, field in ((name, field) for spec in of for name, field in spec.model_fields.items()):
         rules = [rule for rule in field.metadata if type(rule) is not SkipValidation]
-        stated: Any = Flag if typed(field.annotation) is bool else field.annotation
-        kind: Any = Annotated[(stated, *rules)] if rules else stated
-        default = ... if name in needed else None if field.is_required() else field.default
-        said = Field(default=default, description=field.description, alias=keys.get(name))
-        fields[name] = (kind | None if default is None else kind, said)
-    made = create_model("Table", __base__=ConfigTable, **fields)
-    made.of = of
-    return made
+        annotation: Any = Flag if typed(field.annotation) is bool else field.annotation
+        kind: Any = Annotated[(annotation, *rules)] if rules else annotation
+        default = ... if name in required else None if field.is_required() else field.default
+        info = Field(default=default, description=field.description, alias=keys.get(name))
+        fields[name] = (kind | None if default is None else kind, info)
+    model = create_model("Table", __base__=ConfigTable, **fields)
+    model.of = of
+    return model
 
 
 @final
@@ -102,12 +102,12 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
     def _releases_k_items(self) -> Self:
         if self.mechanism is None:
             return self
-        one = self.mechanism.selecting
-        other = WHY_NOT_TOP_K.get(one.traits.answers)
+        selector = self.mechanism.selecting
+        other = WHY_NOT_TOP_K.get(selector.traits.answers)
         if other is not None:
             raise ValueError(
-                f"mechanism kind={kind_of(type(one))!r} {other}. Choose one that 'dpselect plan'"
-                " names"
+                f"mechanism kind={kind_of(type(selector))!r} {other}. Choose one that 'dpselect"
+                " plan' names"
             )
         size = self.mechanism.most_of_each
         if None not in (self.k, size) and self.k != size:
@@ -129,7 +129,7 @@ class Expectation(ConfigTable):
     released: Real = Field(description="the expected number of items")
 
 
-_Ledger: Any = table(LedgerFields, needed=("ledger", "dataset"), ledger="url")
+_Ledger: Any = table(LedgerFields, required=("ledger", "dataset"), ledger="url")
 
 
 @final
@@ -145,7 +145,7 @@ class PlanTable(table(PlanFields, ForecastFields)):  # type: ignore[misc]
 
     @model_validator(mode="after")
     def _does_not_contradict_itself(self) -> Self:
-        PlanFields(**self.stated())
+        PlanFields(**self.file_values())
         return self
 
 
@@ -184,15 +184,15 @@ class Config(ConfigTable):
         """Number of releases that share the budget."""
         return self.plan.releases or 1
 
-    def values(self, spec: type[Spec], stated: Collection[str]) -> dict[str, Any]:
-        """The file's values for a spec's fields, if the fields in `stated` are stated elsewhere.
+    def values(self, spec: type[Spec], elsewhere: Collection[str]) -> dict[str, Any]:
+        """The file's values for a spec's fields, if the fields in `elsewhere` are stated elsewhere.
 
         Raises:
             InvalidRequest: the budget is for several releases of which none is planned, and would
                 be spent on one.
         """
         several = self.releases > 1 and self.release.mechanism is None
-        if several and issubclass(spec, ReleaseFields) and not BUDGETED & set(stated):
+        if several and issubclass(spec, ReleaseFields) and not BUDGETED & set(elsewhere):
             raise InvalidRequest(
                 f"the file's budget is for {self.releases} releases and it holds no mechanism yet."
                 " Run dpselect plan with config= and --write, take the default for them"
@@ -201,27 +201,31 @@ class Config(ConfigTable):
         # A budget may have a delta, and be for several releases: a command that knows of neither
         # states one of its own.
         for_one = spec.for_all_releases or "releases" in spec.model_fields or self.releases == 1
-        pays = self.budget is not None and "delta" in spec.model_fields and for_one
-        held = (
+        has_budget = self.budget is not None and "delta" in spec.model_fields and for_one
+        values = (
             {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")}
-            if pays
+            if has_budget
             else {}
         )
         for table in (self.data, self.release, self.ledger):
-            held |= {} if table is None else table.stated()
+            values |= {} if table is None else table.file_values()
         if self.release.mechanism is not None and "mechanism" in spec.model_fields:
-            held.setdefault("releases", self.releases)
+            values.setdefault("releases", self.releases)
         for mixin in spec.own_fields:  # a name that other tables have too is the spec's own there
             own = next(
                 table for _, table in self if isinstance(table, ConfigTable) and mixin in table.of
             )
-            held = {name: value for name, value in held.items() if name not in mixin.model_fields}
-            held |= {
-                name: value for name, value in own.stated().items() if name in mixin.model_fields
+            values = {
+                name: value for name, value in values.items() if name not in mixin.model_fields
+            }
+            values |= {
+                name: value
+                for name, value in own.file_values().items()
+                if name in mixin.model_fields
             }
         return {
             name: value
-            for name, value in held.items()
+            for name, value in values.items()
             if name in spec.model_fields and value is not None
         }
 
@@ -233,15 +237,15 @@ class Config(ConfigTable):
             release: the table [release], with the mechanism to release with.
         """
 
-        said = {
+        settings = {
             name: value
             for name, value in spec
             if value not in (None, type(spec).model_fields[name].default)
         }
-        plan = {name: value for name, value in said.items() if name in PlanFields.model_fields}
+        plan = {name: value for name, value in settings.items() if name in PlanFields.model_fields}
         shared = {
             name: value
-            for name, value in said.items()
+            for name, value in settings.items()
             if name in DataTable.model_fields and name not in plan
         }
         payer = {"url": spec.ledger, "dataset": spec.dataset}
@@ -271,14 +275,14 @@ class Config(ConfigTable):
         """
         replace = over is not None and path.exists() and path.samefile(over)
         path = path.resolve() if replace else path  # of a link, the file that it leads to
-        held = self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
+        data = self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
         # with its mechanism in full, so that a later version's defaults cannot change it
         if self.release != ReleaseTable():
-            held["release"] = self.release.model_dump(mode="json", exclude_none=True)
+            data["release"] = self.release.model_dump(mode="json", exclude_none=True)
         if self.ledger is not None:
-            held["ledger"]["url"] = revealed(self.ledger.ledger)
+            data["ledger"]["url"] = revealed(self.ledger.ledger)
         with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
-            file.write(tomli_w.dumps(held))
+            file.write(tomli_w.dumps(data))
 
 
 _MOST_BYTES = 2**20

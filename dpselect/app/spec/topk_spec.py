@@ -13,7 +13,7 @@ from dpselect.app.events.time_window import Every
 from dpselect.app.spec.base import LOG, PAYS, Contradiction, Flag, Spec, option
 from dpselect.app.spec.shared_fields import (
     BUDGETED,
-    KEPT,
+    NAMES_OUTPUT,
     BudgetFields,
     ForecastFields,
     LedgerFields,
@@ -32,14 +32,14 @@ EngineName = Literal["memory", "duckdb", "spark"]
 """Place of the counts until the draw: in memory, in DuckDB on disk, or on a Spark cluster."""
 
 
-def size_of(stated: Any) -> int | Literal["all"]:
+def size_of(value: Any) -> int | Literal["all"]:
     """Number of items, parsed from text."""
-    if stated == "all":
+    if value == "all":
         return "all"
     try:
-        return int(str(stated))
+        return int(str(value))
     except ValueError:
-        raise InvalidRequest(f"k={str(stated)[:40]!r} must be an integer >= 1, or all") from None
+        raise InvalidRequest(f"k={str(value)[:40]!r} must be an integer >= 1, or all") from None
 
 
 class ChoiceFields(Spec):
@@ -167,7 +167,7 @@ class TopKSpec(
         " table, each with the answer beside it as FILE.json. With a ledger an interruption"
         " then loses nothing. Call again with the same key=.",
         metavar="FILE",
-        unasked=KEPT,
+        unasked=NAMES_OUTPUT,
         place=160,
     )
 
@@ -177,7 +177,7 @@ class TopKSpec(
             raise ValueError("clip= must be one number for a question, not several")
         if self.value is None:
             return self
-        for name in self.given("clip", "with_counts", "group"):
+        for name in self.stated_values("clip", "with_counts", "group"):
             raise Contradiction(
                 name, "is for counts of users, and value= sums up a column. Leave one of them out"
             )
@@ -208,11 +208,11 @@ class TopKSpec(
         if self.engine == "duckdb" and self.group is not None:
             raise Contradiction("group", "is counted in memory. Leave out engine='duckdb'")
         if self.engine == "spark" and (
-            foreign := self.given("table", "query", "buckets", "memory_limit")
+            unsupported := self.stated_values("table", "query", "buckets", "memory_limit")
         ):
             raise ValueError(
                 "engine='spark' reads one table or path, without"
-                f" {', '.join(f'{name}=' for name in foreign)}"
+                f" {', '.join(f'{name}=' for name in unsupported)}"
             )
         return self
 
@@ -232,7 +232,7 @@ class TopKSpec(
                 "use_everything",
                 "fits the noise, and that of a planned mechanism is fitted. Leave one of them out",
             )
-        for name in self.given("noise", "kbar"):
+        for name in self.stated_values("noise", "kbar"):
             raise Contradiction(
                 name, f"contradicts the planned mechanism, which has its own: {anew}"
             )
@@ -259,22 +259,22 @@ class TopKSpec(
         return self.mechanism if isinstance(self.mechanism, str) else None
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place.
 
         If a budget or a number of releases is stated, the noise of a planned mechanism is chosen
         anew.
         """
-        if BUDGETED & stated.keys():
+        if BUDGETED & overrides.keys():
             file = {
                 name: value for name, value in file.items() if name not in ("mechanism", "releases")
             }
         elif file.get("mechanism") is not None:
             for name in ("mechanism", "k"):
-                if name in stated and stated[name] != file.get(name):
+                if name in overrides and overrides[name] != file.get(name):
                     raise InvalidRequest(
                         f"{name}= contradicts the mechanism in the file, which was planned with its"
                         " own. Plan again, or state this release's own budget (epsilon=, rho=) as"
                         " well"
                     )
-        return super().over(file, stated)
+        return super().over(file, overrides)

@@ -76,7 +76,7 @@ def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
 
 
 def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:
-    """What a function takes as `**asked` has the types of its spec's fields: those that its
+    """What a function takes as `**fields` has the types of its spec's fields: those that its
     overloads narrow are its own.
     """
     dry = ("dry_run",)

@@ -83,10 +83,10 @@ def stated_as(role: str) -> str:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RoleColumns:
     """The columns a caller asked for, by role, in the order of `SHORT`."""
 
-    columns: Mapping[str, Column]
+    by_role: Mapping[str, Column]
 
     @classmethod
     def of(
@@ -102,67 +102,67 @@ class Asked:
 
         `where` has the columns of conditions. A public list has no users, so `user` is None.
         """
-        stated = {"group": group, "value": value, "time": time}
-        for role, named in (("user", user), ("item", item)):
+        by_role = {"group": group, "value": value, "time": time}
+        for role, argument in (("user", user), ("item", item)):
             parts = (
-                [named]
-                if isinstance(named, str) or not isinstance(named, Sequence)
-                else list(named)
+                [argument]
+                if isinstance(argument, str) or not isinstance(argument, Sequence)
+                else list(argument)
             )
             if not 1 <= len(parts) <= 8 or (
-                None in parts and not (role == "user" and named is None)
+                None in parts and not (role == "user" and argument is None)
             ):
                 raise EventLogError(
-                    f"{role}={named!r} must be a column, or from 1 to 8 that make up one {role}."
+                    f"{role}={argument!r} must be a column, or from 1 to 8 that make up one {role}."
                     " Give names"
                 )
-            stated |= {
+            by_role |= {
                 f"{role}_{number}" if number > 1 else role: part
                 for number, part in enumerate(parts, start=1)
             }
-        stated |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
-        columns = {role: column for role in SHORT if (column := stated.get(role)) is not None}
+        by_role |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
+        columns = {role: column for role in SHORT if (column := by_role.get(role)) is not None}
         for field, column in columns.items():
             if type(column) not in (str, int):
                 raise EventLogError(
                     f"{field}={column!r} is not a column. Give its name, or its number from 1"
                 )
-        for one, other in itertools.combinations(columns, 2):
-            if columns[one] == columns[other]:
-                require_apart(one, other, f"{columns[one]!r}")
+        for first, second in itertools.combinations(columns, 2):
+            if columns[first] == columns[second]:
+                require_apart(first, second, f"{columns[first]!r}")
         return cls(columns)
 
     def parts(self, whole: str) -> list[str]:
         """The roles of the columns that make up a user, or an item."""
-        return [role for role in self.columns if stated_as(role) == whole]
+        return [role for role in self.by_role if stated_as(role) == whole]
 
     @property
     def roles(self) -> list[str]:
         """The roles in which an event needs a value, a user and an item being one each."""
-        return [role for role in self.columns if role == stated_as(role)]
+        return [role for role in self.by_role if role == stated_as(role)]
 
     def without(self, roles: Iterable[str]) -> Self:
         """A copy without some roles."""
         return replace(
             self,
-            columns={
-                role: column for role, column in self.columns.items() if role not in set(roles)
+            by_role={
+                role: column for role, column in self.by_role.items() if role not in set(roles)
             },
         )
 
-    def by_position(self) -> bool:
+    def uses_positions(self) -> bool:
         """True if all columns are positions, so that no header is needed."""
-        return all(_position(column) is not None for column in self.columns.values())
+        return all(_position(column) is not None for column in self.by_role.values())
 
-    def refuse_malformed(self, found: AbstractSet[str], what: str, shown: str = "") -> None:
-        """Raise an error for a role with a malformed value, with `shown` for a data owner."""
+    def refuse_malformed(self, malformed: AbstractSet[str], what: str, detail: str = "") -> None:
+        """Raise an error for a role with a malformed value, with `detail` for a data owner."""
         for field, rule in _MALFORMED.items():
             if roles := sorted(
-                role for role in found if (role if not is_label(role) else "") == field
+                role for role in malformed if (role if not is_label(role) else "") == field
             ):
                 raise EventLogError(
-                    f"{roles[0]}={self.columns[roles[0]]!r} of {what} holds"
-                    f" {rule}{shown or _SHOWN_BY}"
+                    f"{roles[0]}={self.by_role[roles[0]]!r} of {what} holds"
+                    f" {rule}{detail or _SHOWN_BY}"
                 )
 
 
@@ -188,13 +188,13 @@ _SHOWN_BY = "; dpselect check shows examples"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given(NotPickled):
+class SourceRequest(NotPickled):
     """The input of a source. **Private**, as the source is.
 
     Attributes:
         source: as for `read`.
-        asked: the columns.
-        said: options of the file or the database.
+        columns: the columns by role.
+        options: options of the file or the database.
         name: name of the source in messages, if it is not its path.
         amount, window, where: the sum, the time range and the conditions, if stated.
         unread: True if no row is read and the answer covers only what is public: the existence of
@@ -203,8 +203,8 @@ class Given(NotPickled):
     """
 
     source: object = dataclasses.field(repr=False)
-    asked: Asked
-    said: FileOptions
+    columns: RoleColumns
+    options: FileOptions
     name: str | None = None
     amount: Amount | None = None
     window: Window | None = None
@@ -217,49 +217,49 @@ class Given(NotPickled):
         Two conditions on one column have a role each, because no text of a number equals both 7 and
         7.0.
         """
-        return {f"where_{at}": one for at, one in enumerate(self.where, start=1)}
+        return {f"where_{at}": condition for at, condition in enumerate(self.where, start=1)}
 
     def missing(self) -> tuple[Condition, ...]:
         """Conditions that match the values which stand for a missing one in conditions."""
         return tuple(
             Condition("", "=", text)
-            for text in dict.fromkeys((*self.said.missing, *self.said.null))
+            for text in dict.fromkeys((*self.options.missing, *self.options.null))
         )
 
     def unknown(self, what: str) -> Rows:
         """Rows of a source whose columns only its rows tell, if none may be read."""
-        return Rows("", 0, what, dict.fromkeys(self.asked.columns, "str"))
+        return Rows("", 0, what, dict.fromkeys(self.columns.by_role, "str"))
 
     def called(self, kind: str) -> str:
         """Name of the file in messages."""
         return self.name or f"{kind} file {masked(self.source)}"
 
-    def require_unsaid(self, what: str, *fields: str) -> None:
+    def refuse_options(self, what: str, *fields: str) -> None:
         """Refuse options that do not apply to a source of this kind."""
         kinds = {"format": "files", "table": "a database", "query": "a database"}
         for field in fields:
-            if (stated := getattr(self.said, field)) != FileOptions.model_fields[field].default:
+            if (value := getattr(self.options, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(
-                    f"{field}={stated!r} is for {whose}, and this is {what}. Leave it out"
+                    f"{field}={value!r} is for {whose}, and this is {what}. Leave it out"
                 )
 
     def of_database(self) -> str:
         """Name in messages of a database's table or query, one of which must be stated."""
-        self.require_unsaid("a database", "format", *OF_TEXT)
-        if (self.said.table is None) == (self.said.query is None):
+        self.refuse_options("a database", "format", *OF_TEXT)
+        if (self.options.table is None) == (self.options.query is None):
             raise EventLogError(
                 "a database needs table= or query=, and not both: what to read of it"
             )
-        return f"table {self.said.table!r}" if self.said.table is not None else "the query"
+        return f"table {self.options.table!r}" if self.options.table is not None else "the query"
 
     def require_unit(self, kind: Kind, what: str) -> None:
         """Check that the time column's type matches the stated time unit."""
         assert self.window is not None, "times are read for a window"
-        time, unit = self.asked.columns["time"], self.window.unit
-        if self.said.time_format is not None and (kind != "str" or unit is not None):
+        time, unit = self.columns.by_role["time"], self.window.unit
+        if self.options.time_format is not None and (kind != "str" or unit is not None):
             raise EventLogError(
-                f"time_format={self.said.time_format!r} is for times that are text, without"
+                f"time_format={self.options.time_format!r} is for times that are text, without"
                 f" time_unit=, and time={time!r} of {what} holds others. Leave it out"
             )
         if kind == "int" and unit is None:
@@ -290,7 +290,7 @@ class Rows:
             does. A source has it in a column, `refused`.
         nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is
             NULL, as text.
-        kept: "kept", a column that is true if an event satisfies all conditions, once it is
+        kept_column: "kept", a column that is true if an event satisfies all conditions, once it is
             `judged`; "" before, or if there are none.
         apart: SQL of the reason why an event is not counted, once it is `shaped`.
         how: how fields are found, in words, if that is not plain.
@@ -303,7 +303,7 @@ class Rows:
     once: bool = False
     bad: str = ""
     nothing: frozenset[str] = frozenset()
-    kept: str = ""
+    kept_column: str = ""
     apart: str = ""
     how: str = ""
 
@@ -338,7 +338,7 @@ Place = tuple[str, tuple[str, ...]]
 
 
 def selected(
-    engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str
+    engine: Engine, relation: str, places: Mapping[str, Place], role_columns: RoleColumns, what: str
 ) -> Rows:
     """The query for columns of `relation`, by role: integers as they are, all others as VARCHAR.
 
@@ -346,7 +346,7 @@ def selected(
     label or time column refuse the log. A column of fractions that holds no value is a column of
     nothing, because pandas and other writers store nulls as fractions.
     """
-    shown, kinds, lists, nothing, bad = (
+    selections, kinds, lists, nothing, bad = (
         list[str](),
         dict[str, Kind](),
         list[str](),
@@ -354,7 +354,7 @@ def selected(
         list[str](),
     )
     for role, (column, fields) in places.items():
-        name = asked.columns[role]
+        name = role_columns.by_role[role]
         sql, stored, absent = _within(engine, relation, column, fields, what)
         # for a condition it is one of nulls: rows may have decided what fields there are
         if absent and not is_condition(role):
@@ -371,7 +371,7 @@ def selected(
         if kind is None:
             nothing.add(role)
             kinds[role] = "str"
-            shown.append(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}")
+            selections.append(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}")
             continue
         if _LIST.search(stored) and is_label(role):
             stored = _LIST.sub("", stored)
@@ -384,15 +384,15 @@ def selected(
             sql = f"CAST({sql} AS DOUBLE)"
         if role in lists:
             sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
-        shown.append(f"{sql} AS {SHORT[role]}")
+        selections.append(f"{sql} AS {SHORT[role]}")
     if len(lists) > 1:
         raise EventLogError(
             f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong"
             " together is not known. Write one event per row"
         )
     if bad:
-        shown.append(f"CASE {' '.join(bad)} END AS refused")
-    sql = f"SELECT {', '.join(shown)} FROM {relation}"
+        selections.append(f"CASE {' '.join(bad)} END AS refused")
+    sql = f"SELECT {', '.join(selections)} FROM {relation}"
     return Rows(sql, 0, what, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
 
 
@@ -472,16 +472,16 @@ _COMPARED: tuple[tuple[Kind, str], ...] = (
 
 
 def kind_of(
-    role: str, name: object, stored: str, what: str, shown: str | None = None
+    role: str, name: object, stored: str, what: str, type_name: str | None = None
 ) -> Kind | None:
     """Kind of a column for its role, from its type in the engine.
 
     None for a column of nothing, or for values that no condition compares. Errors call the type as
-    it is `shown` at the source.
+    the source does.
     """
     if stored == _NULLS:
         return None
-    shown = re.split(r"[<(]", shown or stored)[0][:40]  # an ENUM lists its values
+    type_name = re.split(r"[<(]", type_name or stored)[0][:40]  # an ENUM lists its values
     kinds, rule = (_COMPARED, "") if is_condition(role) else _KINDS.get(role, (_LABELS, _OF_LABELS))
     for kind, types in kinds:
         if re.fullmatch(types, stored, re.DOTALL):
@@ -493,8 +493,8 @@ def kind_of(
             "1 would be written 1.0 (pandas stores integers so where one is missing); cast the"
             " column to integers (Int64 in pandas) or to text"
         )
-    shown = "STRUCT" if stored.startswith("STRUCT") else shown
-    raise EventLogError(f"{role}={name!r} of {what} is of type {shown}: {rule}")
+    type_name = "STRUCT" if stored.startswith("STRUCT") else type_name
+    raise EventLogError(f"{role}={name!r} of {what} is of type {type_name}: {rule}")
 
 
 def _position(column: Column) -> int | None:
@@ -508,7 +508,12 @@ def _position(column: Column) -> int | None:
 
 
 def by_name(
-    asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True
+    role_columns: RoleColumns,
+    names: Sequence[str],
+    what: str,
+    *,
+    header: bool = True,
+    listed: bool = True,
 ) -> dict[str, int]:
     """0-based positions, by role, among `names`, which the error lists if `listed`.
 
@@ -518,13 +523,13 @@ def by_name(
     return {
         role: place
         for role, (place, _) in by_path(
-            asked, names, what, header=header, listed=listed, paths=False
+            role_columns, names, what, header=header, listed=listed, paths=False
         ).items()
     }
 
 
 def by_path(
-    asked: Asked,
+    role_columns: RoleColumns,
     names: Sequence[Any],
     what: str,
     *,
@@ -539,7 +544,7 @@ def by_path(
     because a table's columns may have integers as names.
     """
     places = dict[str, tuple[int, tuple[str, ...]]]()
-    for role, column in asked.columns.items():
+    for role, column in role_columns.by_role.items():
         if not header or (positions and isinstance(column, int)):
             place, count = _position(column), len(names)
             if place is None or place >= count:
@@ -559,9 +564,9 @@ def by_path(
             paths
             and isinstance(column, str)
             and column not in names
-            and (found := placed(column, names)) is not None
+            and (match := placed(column, names)) is not None
         ):
-            places[role] = place_of(role, found[0], names, what), found[1]
+            places[role] = place_of(role, match[0], names, what), match[1]
         elif listed or column in names:
             places[role] = place_of(role, column, names, what), ()
         else:
@@ -572,22 +577,22 @@ def by_path(
                 f" {numbers}; with one, state header= to see its names; and state delimiter= if it"
                 " is another"
             )
-    for one, other in itertools.combinations(places, 2):
-        if places[one] == places[other]:
-            require_apart(one, other, f"number {places[one][0] + 1} of {what}")
+    for first, second in itertools.combinations(places, 2):
+        if places[first] == places[second]:
+            require_apart(first, second, f"number {places[first][0] + 1} of {what}")
     return places
 
 
-def require_apart(one: str, other: str, column: str) -> None:
+def require_apart(first: str, second: str, column: str) -> None:
     """Refuse one column for two roles.
 
     A condition may be about a column that has another role, except for the users' column.
     """
-    if not is_condition(other):
+    if not is_condition(second):
         raise EventLogError(
-            f"{one} and {other} are the same column, {column}: an event needs one of each"
+            f"{first} and {second} are the same column, {column}: an event needs one of each"
         )
-    if stated_as(one) == "user":
+    if stated_as(first) == "user":
         raise EventLogError(
             f"where= is about the column of users, {column}: which users are looked at is no"
             " condition on their events. Use a column of another kind"
@@ -598,10 +603,10 @@ def place_of(field: str, column: object, names: Sequence[object], what: str) -> 
     """0-based position of the one column of exactly this name. The error lists the columns."""
     field = stated_as(field)
     if column not in names:
-        shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
+        listing = ", ".join(repr(name) for name in names[:_MOST_LISTED])
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
         raise EventLogError(
-            f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}"
+            f"{field}={column!r} is not a column of {what}: its columns are {listing}{more}"
         )
     if names.count(column) > 1:
         raise EventLogError(

@@ -25,9 +25,9 @@ from dpselect.app.events.engine import Engine
 from dpselect.app.events.sources.base import (
     LONGEST_LINE,
     SHORT,
-    Given,
     Kind,
     Rows,
+    SourceRequest,
     by_name,
     by_path,
     is_condition,
@@ -55,17 +55,17 @@ _NOT_DATABASES = frozenset(
 )
 
 
-def accepts(given: Given) -> bool:
+def accepts(request: SourceRequest) -> bool:
     """True for an address of a database, as text or as a SQLAlchemy URL."""
-    return _scheme(given.source) is not None
+    return _scheme(request.source) is not None
 
 
-def rows(engine: Engine, given: Given) -> Rows:
+def rows(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
-    what = given.of_database()
-    if _scheme(given.source) == "duckdb":
-        return _attached(engine, given, what)
-    return _fetched(engine, given, what)
+    what = request.of_database()
+    if _scheme(request.source) == "duckdb":
+        return _attached(engine, request, what)
+    return _fetched(engine, request, what)
 
 
 def _scheme(source: object) -> str | None:
@@ -74,22 +74,22 @@ def _scheme(source: object) -> str | None:
         if hasattr(source, "render_as_string")
         else source
     )
-    found = _SCHEME.match(text) if isinstance(text, str) else None
-    return None if found is None or found[1].lower() in _NOT_DATABASES else found[1].lower()
+    match = _SCHEME.match(text) if isinstance(text, str) else None
+    return None if match is None or match[1].lower() in _NOT_DATABASES else match[1].lower()
 
 
-def _attached(engine: Engine, given: Given, what: str) -> Rows:
+def _attached(engine: Engine, request: SourceRequest, what: str) -> Rows:
     """Read a DuckDB file, with its own types, in the engine itself."""
-    path = Path(str(given.source).split("://", 1)[1].removeprefix("/"))
+    path = Path(str(request.source).split("://", 1)[1].removeprefix("/"))
     if not path.is_file():
         raise EventLogError(_NO_FILE)
     engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", what="the DuckDB file")
     engine.run("USE source", what=what)
     try:
         relation = (
-            f"({_asked(given, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
+            f"({_query(request, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
         )
-        few = " LIMIT 0" if given.unread else ""
+        few = " LIMIT 0" if request.unread else ""
         engine.run(
             f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what
         )
@@ -99,63 +99,63 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
     names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
     places = {
         role: (quoted(names[place]), fields)
-        for role, (place, fields) in by_path(given.asked, names, what).items()
+        for role, (place, fields) in by_path(request.columns, names, what).items()
     }
     count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
-    return replace(selected(engine, "copied", places, given.asked, what), size=20 * count)
+    return replace(selected(engine, "copied", places, request.columns, what), size=20 * count)
 
 
-def _asked(given: Given, identifier: Any) -> str:
-    if given.said.table is not None:
-        return f"SELECT * FROM {identifier(given.said.table)}"
-    return (given.said.query or "").rstrip().rstrip(";")
+def _query(request: SourceRequest, identifier: Any) -> str:
+    if request.options.table is not None:
+        return f"SELECT * FROM {identifier(request.options.table)}"
+    return (request.options.query or "").rstrip().rstrip(";")
 
 
-def _fetched(engine: Engine, given: Given, what: str) -> Rows:
+def _fetched(engine: Engine, request: SourceRequest, what: str) -> Rows:
     try:
         sqlalchemy = importlib.import_module("sqlalchemy")
     except ImportError:
         raise missing_extra("databases are read by SQLAlchemy", "postgres") from None
     failure, target = "", engine.unused("database")
     try:
-        url = sqlalchemy.make_url(given.source)
+        url = sqlalchemy.make_url(request.source)
         # it would be made
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
             raise EventLogError(_NO_FILE)
-        if _scheme(given.source) in _POSTGRESQL:
+        if _scheme(request.source) in _POSTGRESQL:
             url = url.set(drivername="postgresql+psycopg")
-        made = sqlalchemy.create_engine(url)
+        database = sqlalchemy.create_engine(url)
         try:
-            with made.connect() as connection:
-                if _scheme(given.source) in _POSTGRESQL:
-                    return _copied(engine, given, connection.connection.driver_connection, what)
-                identifier = made.dialect.identifier_preparer.quote_identifier
-                query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
-                if given.unread:
+            with database.connect() as connection:
+                if _scheme(request.source) in _POSTGRESQL:
+                    return _copied(engine, request, connection.connection.driver_connection, what)
+                identifier = database.dialect.identifier_preparer.quote_identifier
+                query = _query(request, lambda name: ".".join(map(identifier, name.split("."))))
+                if request.unread:
                     query = f"SELECT * FROM ({query}\n) dpselect_log WHERE 1 = 0"
                 streaming = connection.execution_options(
                     stream_results=True, max_row_buffer=_AT_ONCE
                 )
                 result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
-                places = by_name(given.asked, names, what)
+                places = by_name(request.columns, names, what)
                 with target.open("x", encoding="utf-8", newline="") as file:
-                    _write(file, result, list(places.items()), given, what)
+                    _write(file, result, list(places.items()), request, what)
         finally:
-            made.dispose()
+            database.dispose()
     except AccountingError as error:
         failure = str(error)
     except sqlalchemy.exc.NoSuchModuleError:
         failure = (
-            f"addresses that begin with {_scheme(given.source)}:// need SQLAlchemy's driver for"
+            f"addresses that begin with {_scheme(request.source)}:// need SQLAlchemy's driver for"
             " that database. Install it, or save the log to a file"
         )
     except ImportError as error:
-        if _scheme(given.source) in _POSTGRESQL:
+        if _scheme(request.source) in _POSTGRESQL:
             raise missing_extra("PostgreSQL is read by psycopg", "postgres") from None
         failure = (
-            f"the driver of {_scheme(given.source)}:// is not installed ({error.name}). Install it,"
-            " or save the log to a file"
+            f"the driver of {_scheme(request.source)}:// is not installed ({error.name}). Install"
+            " it, or save the log to a file"
         )
     except Exception as error:  # a driver's own
         failure = (
@@ -173,34 +173,36 @@ _REFUSED = "refused"
 _MOST_KEPT = 1000  # characters of a text that a condition compares, none of which is longer
 
 
-def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
+def _write(
+    file: Any, result: Any, places: list[tuple[str, int]], request: SourceRequest, what: str
+) -> None:
     """Write all rows as CSV, with text in quotes and missing values without.
 
     Each row has the number of the role whose value refuses the log, if any.
     """
-    tests, missing = given.tests(), given.missing()
-    asked = [at for at, (role, _) in enumerate(places) if not is_condition(role)]
+    tests, missing = request.tests(), request.missing()
+    always_read = [at for at, (role, _) in enumerate(places) if not is_condition(role)]
     for row in chain.from_iterable(iter(lambda: result.fetchmany(_AT_ONCE), [])):
-        fields, refused = [], "\\N"
+        fields, mark = [], "\\N"
         for role, place in places:
             value = row[place]
             text = (
                 _cut(value, tests[role], missing) if is_condition(role) else _printed(value, role)
             )
             if text is None and value is not None and not is_condition(role):
-                text, refused = str(value), f'"{refusal(role)}"'
+                text, mark = str(value), f'"{refusal(role)}"'
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
         # By the columns that are always read alone: what a condition's column holds refuses
         # nothing.
         if (
             sum(map(len, fields)) > LONGEST_LINE // 4
-            and sum(len(fields[at].encode()) + 1 for at in asked) > LONGEST_LINE
+            and sum(len(fields[at].encode()) + 1 for at in always_read) > LONGEST_LINE
         ):
             raise EventLogError(
                 f"{what} has a line longer than 2 MB, the most that is read. Leave its long"
                 " column out"
             )
-        file.write(",".join([*fields, refused]) + "\n")
+        file.write(",".join([*fields, mark]) + "\n")
 
 
 def _cut(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
@@ -251,20 +253,20 @@ _TYPES: Mapping[int, str] = {
 }
 
 
-def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
+def _copied(engine: Engine, request: SourceRequest, connection: Any, what: str) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`, over psycopg."""
     sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
     connection.read_only = True
-    if given.said.table is not None:
-        log = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*given.said.table.split(".")))
+    if request.options.table is not None:
+        log = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*request.options.table.split(".")))
     else:
-        log = sql.SQL((given.said.query or "").rstrip().rstrip(";"))
+        log = sql.SQL((request.options.query or "").rstrip().rstrip(";"))
     cursor.execute(sql.SQL("SELECT * FROM ({}\n) AS log LIMIT 0").format(log))
     names, types = (
         [column.name for column in cursor.description],
         [column.type_code for column in cursor.description],
     )
-    places = by_name(given.asked, names, what)
+    places = by_name(request.columns, names, what)
     stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
     # Decimals of labels are printed, with all their digits.
     stored |= {
@@ -272,14 +274,15 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
         for role, place in places.items()
         if types[place] == _NUMERIC and role != "value"
     }
-    found = {
-        role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()
+    column_kinds = {
+        role: kind_of(role, request.columns.by_role[role], kind, what)
+        for role, kind in stored.items()
     }
-    kinds: dict[str, Kind] = {role: kind or "str" for role, kind in found.items()}
-    shown = []
+    kinds: dict[str, Kind] = {role: kind or "str" for role, kind in column_kinds.items()}
+    selections = []
     for role, at in places.items():
         form = "{0} AS {1}"
-        if found[role] is None:  # nothing that a condition compares
+        if column_kinds[role] is None:  # nothing that a condition compares
             form = "NULL AS {1}"
         # as `_cut` does
         elif is_condition(role) and stored[role] == "VARCHAR" and types[at] != _PADDED:
@@ -288,10 +291,12 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
                 f"CASE WHEN length({{0}}::text) > {_MOST_KEPT} THEN {cut} ELSE {{0}}::text END AS"
                 " {1}"
             )
-        shown.append(sql.SQL(form).format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])))
-    if given.unread:
+        selections.append(
+            sql.SQL(form).format(sql.Identifier(names[at]), sql.Identifier(SHORT[role]))
+        )
+    if request.unread:
         return Rows("", 0, what, kinds)
-    stored |= {role: "VARCHAR" for role, kind in found.items() if kind is None}
+    stored |= {role: "VARCHAR" for role, kind in column_kinds.items() if kind is None}
     target, texts = (
         engine.unused("database"),
         [SHORT[role] for role in places if stored[role] == "VARCHAR"],
@@ -305,7 +310,7 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
         "COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})"
     )
     with (
-        cursor.copy(copy.format(sql.SQL(", ").join(shown), log, force)) as stream,
+        cursor.copy(copy.format(sql.SQL(", ").join(selections), log, force)) as stream,
         target.open("xb") as file,
     ):
         for block in stream:
@@ -314,7 +319,7 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     columns = []
     for role, kind in stored.items():
         text = short = SHORT[role]
-        if found[role] is None:  # nothing that a condition compares
+        if column_kinds[role] is None:  # nothing that a condition compares
             text = "NULL"
         # the engine would hand on the t and f of the stream, where a cast is all there is
         elif kind == "BOOLEAN":
@@ -329,5 +334,5 @@ def _stored(cursor: Any, number: int) -> str:
     if number in _TYPES:
         return "VARCHAR" if _TYPES[number] == "UUID" else _TYPES[number]
     cursor.execute("SELECT typtype = 'e' FROM pg_type WHERE oid = %s", (number,))
-    found = cursor.fetchone()
-    return "VARCHAR" if found is not None and found[0] else f"number {number} of PostgreSQL"
+    row = cursor.fetchone()
+    return "VARCHAR" if row is not None and row[0] else f"number {number} of PostgreSQL"

@@ -28,9 +28,9 @@ from dpselect.app.events.sources.base import (
     LONGEST_LINE,
     OF_TEXT,
     SHORT,
-    Asked,
-    Given,
+    RoleColumns,
     Rows,
+    SourceRequest,
     by_name,
     by_path,
     is_condition,
@@ -67,7 +67,7 @@ class FileFormat:
 
     name: str
     suffixes: tuple[str, ...]
-    rows: Callable[[Engine, Given], Rows]
+    rows: Callable[[Engine, SourceRequest], Rows]
 
 
 @final
@@ -83,38 +83,40 @@ class Delimited:
     delimiter: str
     quote: str
 
-    def rows(self, engine: Engine, given: Given) -> Rows:
+    def rows(self, engine: Engine, request: SourceRequest) -> Rows:
         """The columns of a delimited file.
 
         Unless `header` is stated, a file has one unless all columns are positions.
         """
-        source, asked, what = checked(given.source), given.asked, given.called(self.name)
-        form = self.stated(given.said)
-        if given.unread and not form.has_header(asked, given.said.header):
-            return given.unknown(what)  # its first line is an event
+        source, columns, what = checked(request.source), request.columns, request.called(self.name)
+        form = self.with_options(request.options)
+        if request.unread and not form.has_header(columns, request.options.header):
+            return request.unknown(what)  # its first line is an event
         path = plain(
             source,
             engine.unused("source"),
-            given.said.encoding,
-            form.quote if given.unread else None,
+            request.options.encoding,
+            form.quote if request.unread else None,
         )
-        sniff = given.said.delimiter is None
-        return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
+        sniff = request.options.delimiter is None
+        return form.read(
+            path, columns, request.options.header, what, sniff=sniff, tells=engine.tells
+        )
 
     @staticmethod
-    def has_header(asked: Asked, stated: bool | None) -> bool:
+    def has_header(role_columns: RoleColumns, header: bool | None) -> bool:
         """True if the first line holds names."""
-        return not asked.by_position() if stated is None else stated
+        return not role_columns.uses_positions() if header is None else header
 
-    def stated(self, said: FileOptions) -> Delimited:
+    def with_options(self, options: FileOptions) -> Delimited:
         """A copy with the stated delimiter and quote."""
-        quote = self.quote if said.quote is None else said.quote
-        return replace(self, delimiter=said.delimiter or self.delimiter, quote=quote)
+        quote = self.quote if options.quote is None else options.quote
+        return replace(self, delimiter=options.delimiter or self.delimiter, quote=quote)
 
     def read(
         self,
         path: Path,
-        asked: Asked,
+        role_columns: RoleColumns,
         header: bool | None,
         what: str,
         *,
@@ -123,11 +125,11 @@ class Delimited:
     ) -> Rows:
         """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
         self.require_lines(path, what, tells=tells)
-        has_header = self.has_header(asked, header)
+        has_header = self.has_header(role_columns, header)
         # a log of nothing, whose first line is an event like the others
         if not has_header and path.stat().st_size == 0:
-            return _nothing(asked, what)
-        names = [column for column in asked.columns.values() if isinstance(column, str)]
+            return _nothing(role_columns, what)
+        names = [column for column in role_columns.by_role.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the
         # others' rows are split.
         form = (
@@ -143,13 +145,13 @@ class Delimited:
             )
         # A first line that was not said to be a header could hold private data, unless it names a
         # column that was asked for.
-        listed = header is True or not set(asked.columns.values()).isdisjoint(first)
+        listed = header is True or not set(role_columns.by_role.values()).isdisjoint(first)
         split = (
             what
             if self.delimiter in ("\t", ",") and len(first) > 1
             else f"{what} (split at {form.delimiter!r})"
         )
-        places = by_name(asked, first, split, header=has_header, listed=listed)
+        places = by_name(role_columns, first, split, header=has_header, listed=listed)
         how = (
             f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header"
             " line"
@@ -176,10 +178,12 @@ class Delimited:
         """
         if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
-        others = [replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)]
+        candidates = [
+            replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)
+        ]
         fitting = [
             form
-            for form in others
+            for form in candidates
             if set(names) <= set(form.first_record(path, what, lenient=True))
         ]
         return fitting[0] if len(fitting) == 1 else self
@@ -190,7 +194,7 @@ class Delimited:
         The engine detects bytes that are not UTF-8 too, but its threads may then wait for each
         other forever.
         """
-        decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+        decoder, length, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
         lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
         try:
             with path.open("rb") as stream:
@@ -203,18 +207,18 @@ class Delimited:
                         for place in (block.find(end), block.rfind(end))
                         if place >= 0
                     ]
-                    if begun + min(ends, default=len(block)) > LONGEST_LINE:
+                    if length + min(ends, default=len(block)) > LONGEST_LINE:
                         failure = (
                             "has a line longer than 2 MB, the most that is read. Leave its long"
                             " column out"
                         )
                         break
-                    begun = len(block) - 1 - max(ends) if ends else begun + len(block)
-                    seen = before + block
+                    length = len(block) - 1 - max(ends) if ends else length + len(block)
+                    window = before + block
                     for blank in (
-                        _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ()
+                        _BLANK.finditer(window) if b"\n\n" in window or b"\n\r\n" in window else ()
                     ):
-                        head = seen[: blank.end() - 1]
+                        head = window[: blank.end() - 1]
                         if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
                             place = f" (line {line})" if tells else ""
@@ -225,9 +229,9 @@ class Delimited:
                             break
                     if failure:
                         break
-                    before = seen[-3:]
-                    lines += seen.count(b"\n") - before.count(b"\n")
-                    quotes += seen.count(quote) - before.count(quote)
+                    before = window[-3:]
+                    lines += window.count(b"\n") - before.count(b"\n")
+                    quotes += window.count(quote) - before.count(quote)
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -274,15 +278,15 @@ CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 
 
-def _excel(engine: Engine, given: Given) -> Rows:
+def _excel(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
-    what = given.called("xlsx")
-    given.require_unsaid("xlsx", *(field for field in OF_TEXT if field != "header"))
-    source = checked(given.source)
-    if given.unread and not CSV.has_header(given.asked, given.said.header):
-        return given.unknown(what)
-    path = workbook(source, engine.unused("sheet"), what, rows=1 if given.unread else None)
-    return CSV.read(path, given.asked, given.said.header, what, sniff=False)
+    what = request.called("xlsx")
+    request.refuse_options("xlsx", *(field for field in OF_TEXT if field != "header"))
+    source = checked(request.source)
+    if request.unread and not CSV.has_header(request.columns, request.options.header):
+        return request.unknown(what)
+    path = workbook(source, engine.unused("sheet"), what, rows=1 if request.unread else None)
+    return CSV.read(path, request.columns, request.options.header, what, sniff=False)
 
 
 def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
@@ -294,7 +298,7 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
 
     require_modest(source, what)
 
-    def copied() -> bool:
+    def copy_sheet() -> bool:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
         if len(book.worksheets) != 1:
             return False
@@ -302,18 +306,18 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
         # what the file says of its size may be out of date: rows beyond it would be dropped
         sheet.reset_dimensions()
         with target.open("x", encoding="utf-8", newline="") as file:
-            written = csv.writer(file, quoting=csv.QUOTE_ALL)
+            writer = csv.writer(file, quoting=csv.QUOTE_ALL)
             for row in sheet.iter_rows(values_only=True, max_row=rows):
                 if any(cell is not None for cell in row):
                     cells = [
                         (
                             ""
-                            if one is None
-                            else one.isoformat()
-                            if hasattr(one, "isoformat")
-                            else str(one)
+                            if cell is None
+                            else cell.isoformat()
+                            if hasattr(cell, "isoformat")
+                            else str(cell)
                         )
-                        for one in row
+                        for cell in row
                     ]
                     width = width or len(cells)
                     count += max(width, len(cells))
@@ -324,35 +328,35 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
                         )
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
-                    written.writerow([*cells, *[""] * (width - len(cells))])
+                    writer.writerow([*cells, *[""] * (width - len(cells))])
         book.close()
         return True
 
-    if not guarded(what, copied):
+    if not guarded(what, copy_sheet):
         raise EventLogError(
             f"{what} has several sheets. Save the one that holds the table as a file of its own"
         )
     return target
 
 
-def _json_lines(engine: Engine, given: Given) -> Rows:
+def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a file with one JSON object on each line, or with an array of them.
 
     Labels are text, either the digits of a number or the contents of a string.
     """
-    original, asked = checked(given.source), given.asked
-    what = given.called("jsonl")
-    given.require_unsaid("jsonl", *(field for field in OF_TEXT if field != "encoding"))
-    names = _names(asked, what)
-    if given.unread:
-        return given.unknown(what)
-    path = plain(original, engine.unused("source"), given.said.encoding)
+    original, role_columns = checked(request.source), request.columns
+    what = request.called("jsonl")
+    request.refuse_options("jsonl", *(field for field in OF_TEXT if field != "encoding"))
+    names = _names(role_columns, what)
+    if request.unread:
+        return request.unknown(what)
+    path = plain(original, engine.unused("source"), request.options.encoding)
     if path.stat().st_size == 0:
-        return _nothing(asked, what)
+        return _nothing(role_columns, what)
     with path.open("rb") as stream:
         form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
     outer = _outer(names.values())
-    known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
+    short_names = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
     source = _records(path, form, outer)
     if any(map(is_condition, names)):
         # The engine refuses a record that repeats a field, if that one is read. A condition refuses
@@ -361,15 +365,15 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
         engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what)
         structure, whole = json.dumps(dict.fromkeys(outer, "JSON")), _records(path, form)
         source = f"(SELECT unnest(json_transform(record, {literal(structure)})) FROM {whole})"
-    source += f" AS log({', '.join(known.values())})"
+    source += f" AS log({', '.join(short_names.values())})"
     fields = []
     for role, name in names.items():
         first, *path_within = name.split(".")
-        value = known[name.lower()]
+        value = short_names[name.lower()]
         if path_within:
             value = (
                 f"coalesce(nullif({value}, 'null'),"
-                f" {_json_within(known[first.lower()], path_within)})"
+                f" {_json_within(short_names[first.lower()], path_within)})"
             )
         fields.append(f"{value} AS {SHORT[role]}")
     sql = f"SELECT {', '.join(fields)} FROM {source}"
@@ -400,8 +404,8 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
             if role != "value":
                 wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
-    refused = f"CASE {' '.join(bad)} END AS refused"
-    text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
+    mark = f"CASE {' '.join(bad)} END AS refused"
+    text = f"SELECT {', '.join(texts)}, {mark} FROM ({sql})"
     return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused")
 
 
@@ -421,10 +425,12 @@ def _records(path: Path, form: str, fields: Sequence[str] = ()) -> str:
     )
 
 
-def _nothing(asked: Asked, what: str) -> Rows:
+def _nothing(role_columns: RoleColumns, what: str) -> Rows:
     """The columns of a file without any row."""
-    columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in asked.columns)
-    return Rows(f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(asked.columns, "str"))
+    columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in role_columns.by_role)
+    return Rows(
+        f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(role_columns.by_role, "str")
+    )
 
 
 def _json_within(column: str, fields: Sequence[str]) -> str:
@@ -439,10 +445,10 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
     return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
 
 
-def _names(asked: Asked, what: str) -> dict[str, str]:
+def _names(role_columns: RoleColumns, what: str) -> dict[str, str]:
     """Names of fields by role, which the engine can tell apart."""
     names: dict[str, str] = {}
-    for role, column in asked.columns.items():
+    for role, column in role_columns.by_role.items():
         if isinstance(column, int):
             raise EventLogError(
                 f"{stated_as(role)}={column!r} is a position, and {what} has names. Give the name"
@@ -454,13 +460,13 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
                 " Correct the name"
             )
         names[role] = column
-    for one, other in itertools.combinations(names, 2):
-        if names[one].lower() == names[other].lower() and not (
-            is_condition(other) and names[one] == names[other]
+    for first, second in itertools.combinations(names, 2):
+        if names[first].lower() == names[second].lower() and not (
+            is_condition(second) and names[first] == names[second]
         ):
             raise EventLogError(
-                f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case"
-                " only, which the engine does not tell apart. Rename one of them"
+                f"{first}={names[first]!r} and {second}={names[second]!r} of {what} differ in"
+                " letter case only, which the engine does not tell apart. Rename one of them"
             )
     return names
 
@@ -469,12 +475,12 @@ _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-def parquet(engine: Engine, given: Given) -> Rows:
+def parquet(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a Parquet file, which have types, by their names or positions."""
-    source = checked(given.source)
+    source = checked(request.source)
     require_whole(source)
-    what = given.called("parquet")
-    given.require_unsaid("parquet", *OF_TEXT)
+    what = request.called("parquet")
+    request.refuse_options("parquet", *OF_TEXT)
     path = plain(source, engine.unused("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
@@ -482,21 +488,23 @@ def parquet(engine: Engine, given: Given) -> Rows:
     settings = f"{located(path)}, hive_partitioning = false, filename = false"
     relation = f"read_parquet({settings})"
     names = names_in_parquet(engine, path, what)
-    found = by_path(given.asked, names, what)
-    known = _known_as(
-        engine, relation, names, {role: place for role, (place, _) in found.items()}, what
+    positions = by_path(request.columns, names, what)
+    engine_names = _engine_names(
+        engine, relation, names, {role: place for role, (place, _) in positions.items()}, what
     )
-    places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
-    if any(map(is_condition, places)) and not given.unread and _replaces(engine, what):
+    places = {role: (quoted(engine_names[role]), fields) for role, (_, fields) in positions.items()}
+    if any(map(is_condition, places)) and not request.unread and _replaces(engine, what):
         # The engine refuses text that is not UTF-8, in the columns that are read, and a condition
         # must refuse nothing: the columns of the other roles are read alone.
         alone = {role: place for role, place in places.items() if not is_condition(role)}
-        rest = selected(engine, relation, alone, given.asked.without(places.keys() - alone), what)
+        rest = selected(
+            engine, relation, alone, request.columns.without(places.keys() - alone), what
+        )
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what)
         relation = f"read_parquet({settings}, utf8_validation = 'replace')"
-    log = selected(engine, relation, places, given.asked, what)
-    if "time" in found:
-        place, fields = found["time"]
+    log = selected(engine, relation, places, request.columns, what)
+    if "time" in positions:
+        place, fields = positions["time"]
         if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
             sql = (
                 f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']})"
@@ -514,8 +522,8 @@ def parquet(engine: Engine, given: Given) -> Rows:
 
 def _replaces(engine: Engine, what: str) -> bool:
     """True if this version of the engine can read text of Parquet that is not UTF-8."""
-    known = "SELECT unnest(parameters) FROM duckdb_functions() WHERE function_name = 'read_parquet'"
-    return ("utf8_validation",) in engine.run(known, what=what)
+    sql = "SELECT unnest(parameters) FROM duckdb_functions() WHERE function_name = 'read_parquet'"
+    return ("utf8_validation",) in engine.run(sql, what=what)
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
@@ -546,44 +554,44 @@ def _stamps(engine: Engine, place: str, what: str) -> Stamps:
         what=what,
     )
     # above: fields that are still to come
-    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1
+    stamps, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1
     for name, children, is_old in nodes[1:]:
         while above and above[-1][1] == 0:
             above.pop()
         if above:
-            outer, left = above.pop()
-            above.append((outer, left - 1))
+            outer, remaining = above.pop()
+            above.append((outer, remaining - 1))
         else:
             column += 1
         if is_old:
-            found.add((column, tuple([outer for outer, _ in above[1:]] + [name] * bool(above))))
+            stamps.add((column, tuple([outer for outer, _ in above[1:]] + [name] * bool(above))))
         if children:
             above.append((name, int(children)))
-    return frozenset(found)
+    return frozenset(stamps)
 
 
-def _known_as(
+def _engine_names(
     engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str
 ) -> dict[str, str]:
     """The engine's names of these columns.
 
     The engine ignores letter case, and renames all but the first of equal names.
     """
-    known = list(names)
+    engine_names = list(names)
     if len({name.lower() for name in names}) < len(names):
         if len(names) > _MOST_RENAMED:
             raise EventLogError(
                 f"{what} has {len(names):,} columns, and names that differ in letter case only."
                 " Write the few columns to a file of their own"
             )
-        known = [
+        engine_names = [
             column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)
         ]
-        if len(known) != len(names):
+        if len(engine_names) != len(names):
             raise EventLogError(
                 f"{what} has columns whose names the engine cannot tell apart. Rename them"
             )
-    return {role: known[place] for role, place in places.items()}
+    return {role: engine_names[place] for role, place in places.items()}
 
 
 PARQUET = FileFormat("parquet", (".parquet", ".pq"), parquet)
@@ -601,21 +609,21 @@ _MOST_FILES = 10_000
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def accepts(given: Given) -> bool:
+def accepts(request: SourceRequest) -> bool:
     """True for a path, a list or tuple of paths, a pattern, a folder, or the text "-"."""
-    source = given.source
+    source = request.source
     if isinstance(source, list | tuple):
         return all(isinstance(path, str | os.PathLike) for path in source)
     return isinstance(source, str | os.PathLike)
 
 
-def rows(engine: Engine, given: Given) -> Rows:
+def rows(engine: Engine, request: SourceRequest) -> Rows:
     """All rows of all files."""
-    source = given.source
-    given.require_unsaid("none", "table", "query")
+    source = request.source
+    request.refuse_options("none", "table", "query")
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
-        if given.said.format == "auto":
-            names = ", ".join(f"'{known.name}'" for known in FORMATS)
+        if request.options.format == "auto":
+            names = ", ".join(f"'{form.name}'" for form in FORMATS)
             raise EventLogError(
                 "format='auto' cannot tell what is on standard input. State format= as one of"
                 f" {names}"
@@ -623,15 +631,16 @@ def rows(engine: Engine, given: Given) -> Rows:
         stream: Any = sys.stdin
         if stream is None:
             raise EventLogError("standard input is closed. Name a file in place of '-'")
-        if given.unread:
-            format_of(Path(), given.said.format)
-            return given.unknown(f"{given.said.format} on standard input")
+        if request.unread:
+            format_of(Path(), request.options.format)
+            return request.unknown(f"{request.options.format} on standard input")
         # to its end: to tell malformed rows, and to be looked at twice
-        copied = engine.path("standard input")
-        with copied.open("xb") as copy:
+        copy_path = engine.path("standard input")
+        with copy_path.open("xb") as copy:
             guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
         return _of_one(
-            engine, replace(given, source=copied, name=f"{given.said.format} on standard input")
+            engine,
+            replace(request, source=copy_path, name=f"{request.options.format} on standard input"),
         )
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
@@ -643,35 +652,35 @@ def rows(engine: Engine, given: Given) -> Rows:
             or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
         )
     return (
-        _several(engine, given)
+        _several(engine, request)
         if folder or isinstance(source, list | tuple)
-        else _of_one(engine, given)
+        else _of_one(engine, request)
     )
 
 
-def _of_one(engine: Engine, given: Given) -> Rows:
-    path = checked(given.source)
-    if (known := format_of(path, given.said.format)) is None:
+def _of_one(engine: Engine, request: SourceRequest) -> Rows:
+    path = checked(request.source)
+    if (form := format_of(path, request.options.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
             f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes}"
             " (and may add .gz, .bz2 or .zst); or pass format= as one of"
             f" {', '.join(repr(each.name) for each in FORMATS)}"
         )
-    return known.rows(engine, given)
+    return form.rows(engine, request)
 
 
-def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
+def format_of(path: Path, name: str) -> FileFormat | Delimited | None:
     """Format of a file, as stated or by its name, or None if its name tells none."""
-    suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
-    if stated != "auto" and stated not in names:
+    suffix, names = unpacked_suffix(path), {form.name: form for form in FORMATS}
+    if name != "auto" and name not in names:
         raise EventLogError(
-            f"format={stated!r} is unknown: it must be one of auto, {', '.join(names)}"
+            f"format={name!r} is unknown: it must be one of auto, {', '.join(names)}"
         )
-    return names.get(stated, next((known for known in FORMATS if suffix in known.suffixes), None))
+    return names.get(name, next((form for form in FORMATS if suffix in form.suffixes), None))
 
 
-def _several(engine: Engine, given: Given) -> Rows:
+def _several(engine: Engine, request: SourceRequest) -> Rows:
     """All rows of all files, in the order of the files' names.
 
     The files must have these columns and agree on their types. In a folder, the Parquet files (or
@@ -679,23 +688,25 @@ def _several(engine: Engine, given: Given) -> Rows:
     underscore. For a file in a folder or found by a pattern, key=value in the name of a folder on
     its way is a column of text.
     """
-    shown = (
-        f"{len(given.source)} files"
-        if isinstance(given.source, list | tuple)
-        else masked(given.source)
+    title = (
+        f"{len(request.source)} files"
+        if isinstance(request.source, list | tuple)
+        else masked(request.source)
     )
-    found = _found(given)
-    if not found:
+    files = _files(request)
+    if not files:
         raise EventLogError(
-            f"{shown} holds no file to read: a folder of other files than Parquet needs format="
+            f"{title} holds no file to read: a folder of other files than Parquet needs format="
         )
-    if len(found) > _MOST_FILES:
+    if len(files) > _MOST_FILES:
         raise EventLogError(
-            f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read. Join them"
+            f"{title} names {len(files):,} files, and at most {_MOST_FILES:,} are read. Join them"
         )
-    what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
-    parts = _agreed(
-        engine, [_one(engine, given, path, known, shown) for path, known in found], what
+    what = f"{title} ({len(files):,} file{'s' if len(files) > 1 else ''})"
+    parts = _unified(
+        engine,
+        [_file_rows(engine, request, path, in_folders, title) for path, in_folders in files],
+        what,
     )
     return Rows(
         sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
@@ -705,88 +716,94 @@ def _several(engine: Engine, given: Given) -> Rows:
         kinds=parts[0].kinds,
         nothing=frozenset.intersection(*(part.nothing for part in parts)),
         bad="refused" if any(part.bad for part in parts) else "",
-        kept="kept" if given.where else "",
+        kept_column="kept" if request.where else "",
     )
 
 
-def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
+def _files(request: SourceRequest) -> list[tuple[Path | str, dict[str, str | None]]]:
     """The files, and the columns in the names of their folders."""
-    source = given.source
+    source = request.source
     if isinstance(source, list | tuple):
         return [(path, {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
         require_whole(root)
-        kind = PARQUET.name if given.said.format == "auto" else given.said.format
-        found = (
+        kind = PARQUET.name if request.options.format == "auto" else request.options.format
+        matching = (
             path
             for path in root.rglob("*")
-            if (known := format_of(path, "auto")) is not None and known.name == kind
+            if (form := format_of(path, "auto")) is not None and form.name == kind
         )
         files = [
             path
-            for path in found
+            for path in matching
             if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
         ]
     else:
-        pattern, fixed = (
+        pattern, depth = (
             root,
             next(at for at, part in enumerate(root.parts) if glob.has_magic(part)),
         )
-        root = Path(*pattern.parts[:fixed])
+        root = Path(*pattern.parts[:depth])
         files = list(root.glob(str(pattern.relative_to(root))))
-    named = list[tuple[Path | str, dict[str, str | None]]]()
+    result = list[tuple[Path | str, dict[str, str | None]]]()
     for path in sorted(path for path in files if not path.is_dir()):
         pairs = [
             folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder
         ]
-        named.append(
+        result.append(
             (
                 path,
                 {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs},
             )
         )
-    return named
+    return result
 
 
-def _one(
-    engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str
+def _file_rows(
+    engine: Engine,
+    request: SourceRequest,
+    path: Path | str,
+    in_folders: Mapping[str, str | None],
+    all_files: str,
 ) -> Rows:
     """The rows of one file. Messages hide the values in names of its folders, which are data."""
-    held = {
-        role: known[str(column)] for role, column in given.asked.columns.items() if column in known
+    from_folders = {
+        role: in_folders[str(column)]
+        for role, column in request.columns.by_role.items()
+        if column in in_folders
     }
-    asked = given.asked.without(held)
-    if not asked.columns:
+    role_columns = request.columns.without(from_folders)
+    if not role_columns.by_role:
         raise EventLogError(
             f"{all_files}: all columns asked for stand in the names of folders, and none in the"
             " files"
         )
-    shown, failure = str(path), ""
-    if known:
+    masked_path, failure = str(path), ""
+    if in_folders:
         *folders, name = Path(path).parts
-        shown = str(
+        masked_path = str(
             Path(
                 *(part.split("=", 1)[0] + "=..." if "=" in part else part for part in folders), name
             )
         )
     try:
-        part = _of_one(engine, replace(given, source=path, asked=asked))
+        part = _of_one(engine, replace(request, source=path, columns=role_columns))
     except EventLogError as error:
-        failure = str(error).replace(str(path), shown)
+        failure = str(error).replace(str(path), masked_path)
     if failure:
         raise EventLogError(failure)
-    part = replace(part, what=part.what.replace(str(path), shown))
-    if not held:
-        return judged(part, given)
-    texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
+    part = replace(part, what=part.what.replace(str(path), masked_path))
+    if not from_folders:
+        return judged(part, request)
+    texts = {role: "NULL" if text is None else literal(text) for role, text in from_folders.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
-    kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
+    kinds = {role: part.kinds.get(role, "str") for role in request.columns.by_role}
     sql = f"SELECT *{columns} FROM ({part.sql})"
-    return judged(replace(part, sql=sql, kinds=kinds), given)
+    return judged(replace(part, sql=sql, kinds=kinds), request)
 
 
-def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
+def _unified(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The files' rows with one type for each column.
 
     Labels that are integers in one file and text in another are printed, and so are integers that
@@ -799,16 +816,16 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         for role in parts[0].kinds
     }
     for at, part in enumerate(parts):
-        typed = [role for role in part.nothing if kinds[role] != {"str"}]
-        if typed:
+        untyped = [role for role in part.nothing if kinds[role] != {"str"}]
+        if untyped:
             sql = (
-                f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM"
+                f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in untyped)}) FROM"
                 f" ({part.sql})"
             )
             parts[at] = replace(
-                part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}}
+                part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in untyped}}
             )
-    mixed = [role for role, found in kinds.items() if len(found) > 1]
+    mixed = [role for role, types in kinds.items() if len(types) > 1]
     for role in mixed:
         if role in ("value", "time"):
             raise EventLogError(
@@ -825,9 +842,11 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         ]
     if not mixed:
         return parts
-    printed = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)
-    made = []
+    casts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)
+    converted = []
     for part in parts:
-        sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
-        made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}))
-    return made
+        sql = f"SELECT * REPLACE ({casts}) FROM ({part.sql})"
+        converted.append(
+            replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")})
+        )
+    return converted

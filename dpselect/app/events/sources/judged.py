@@ -10,34 +10,36 @@ import sys
 from dataclasses import replace
 
 from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double, matches
-from dpselect.app.events.sources.base import SHORT, Given, Kind, Rows, is_condition
+from dpselect.app.events.sources.base import SHORT, Kind, Rows, SourceRequest, is_condition
 from dpselect.app.events.where import NUMBER, Condition
 
 LARGEST = double(sys.float_info.max)
 """SQL of the largest finite number."""
 
 
-def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+def judged(log: Rows, request: SourceRequest, dialect: Dialect = EMBEDDED) -> Rows:
     """The events with one column, `kept`, in place of the columns of conditions."""
-    tests = given.tests()
-    if log.kept or not tests:
+    tests = request.tests()
+    if log.kept_column or not tests:
         return log
-    held = list[str]()
+    clauses = list[str]()
     for role, test in tests.items():
         name, kind = SHORT[role], log.kinds[role]
-        held.append(_satisfies(name, kind, test, dialect, given.said.decimal))
-        held += [
-            f"NOT {_satisfies(name, kind, one, dialect, given.said.decimal)}"
-            for one in given.missing()
+        clauses.append(_satisfies(name, kind, test, dialect, request.options.decimal))
+        clauses += [
+            f"NOT {_satisfies(name, kind, condition, dialect, request.options.decimal)}"
+            for condition in request.missing()
         ]
     kinds = {role: kind for role, kind in log.kinds.items() if not is_condition(role)}
     columns = [
         *["refused"] * bool(log.bad),
         *(SHORT[role] for role in kinds),
-        f"{' AND '.join(held)} AS kept",
+        f"{' AND '.join(clauses)} AS kept",
     ]
     sql = log.sql and f"SELECT {', '.join(columns)} FROM ({log.sql})"
-    return replace(log, sql=sql, kinds=kinds, nothing=log.nothing.intersection(kinds), kept="kept")
+    return replace(
+        log, sql=sql, kinds=kinds, nothing=log.nothing.intersection(kinds), kept_column="kept"
+    )
 
 
 def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: str) -> str:
@@ -45,8 +47,8 @@ def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: s
     text = f"nullif(CAST({name} AS VARCHAR), '')"
     number = dialect.number(name)
     if kind == "str":
-        said = decimal(text, mark)
-        number = f"CASE WHEN {matches(said, NUMBER, dialect)} THEN {dialect.number(said)} END"
+        digits = decimal(text, mark)
+        number = f"CASE WHEN {matches(digits, NUMBER, dialect)} THEN {dialect.number(digits)} END"
     number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
     side, value = (
         (number, double(test.number))

@@ -79,12 +79,12 @@ def folders_of(address: str) -> Iterator[str]:
 
 def refuse(kind: LoggedTable, folder: object) -> NoReturn:
     """Raise an error with the table's format and a reader, hiding values in names of folders."""
-    shown, article = (
+    table, article = (
         masked(_VALUE.sub("...", str(folder))),
         "an" if kind.name[0] in "AEIOU" else "a",
     )
     raise EventLogError(
-        f"{shown} is {article} {kind.name} table. Its files also hold rows that the table's log has"
+        f"{table} is {article} {kind.name} table. Its files also hold rows that the table's log has"
         " deleted or replaced, so they are not read by themselves. Read the table with"
         f" {kind.readers} and pass the result, or write the result to a Parquet file outside the"
         " table's folder and name that file"

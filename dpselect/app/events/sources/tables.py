@@ -21,8 +21,8 @@ from dpselect.app.events.sources.base import (
     BYTES_PER_ROW,
     OF_TEXT,
     SHORT,
-    Given,
     Rows,
+    SourceRequest,
     by_path,
     is_condition,
     is_label,
@@ -35,7 +35,7 @@ from dpselect.errors import EventLogError
 
 _Within = dict[str, tuple[str, ...]]
 """Names of the fields within each role's column that lead to its values."""
-_Adapter = Callable[[Engine, Any, Given, str], tuple[str, int, _Within]]
+_Adapter = Callable[[Engine, Any, SourceRequest, str], tuple[str, int, _Within]]
 """A function from a table to an SQL relation of its columns by short name.
 
 It also returns the rough size in bytes as text, and the fields within the columns.
@@ -56,35 +56,35 @@ _RULES = {
 _OBJECT_KINDS = {"string": "string", "empty": "string"}
 
 
-def accepts(given: Given) -> bool:
+def accepts(request: SourceRequest) -> bool:
     """True for a table of a known class, or an object that offers an Arrow stream."""
-    return _adapter(given.source) is not None
+    return _adapter(request.source) is not None
 
 
-def rows(engine: Engine, given: Given) -> Rows:
+def rows(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a table, matched by exact name, and streamed if the table can be."""
-    source = given.source
+    source = request.source
     what, adapter = (
         f"the {type(source).__module__.split('.')[0].lstrip('_')} table",
         _adapter(source),
     )
-    given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
+    request.refuse_options("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
-    if given.unread:
+    if request.unread:
         if (source := _without_rows(source, adapter)) is None:
-            return given.unknown(what)
+            return request.unknown(what)
         adapter = _adapter(source) or _arrow
-    relation, size, within = adapter(engine, source, given, what)
+    relation, size, within = adapter(engine, source, request, what)
     places = {role: (SHORT[role], fields) for role, fields in within.items()}
     return replace(
-        selected(engine, relation, places, given.asked, what), size=size, once=adapter is _arrow
+        selected(engine, relation, places, request.columns, what), size=size, once=adapter is _arrow
     )
 
 
 def _adapter(source: object) -> _Adapter | None:
     names = {(base.__module__.split(".")[0], base.__name__) for base in type(source).__mro__}
-    known = next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
-    return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
+    match = next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
+    return _arrow if match is None and hasattr(type(source), "__arrow_c_stream__") else match
 
 
 def _without_rows(source: Any, adapter: _Adapter) -> Any:
@@ -106,21 +106,25 @@ def _without_rows(source: Any, adapter: _Adapter) -> Any:
     return None if schema is None else schema.empty_table()
 
 
-def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int], _Within]:
+def _places(
+    request: SourceRequest, names: Sequence[Any], what: str
+) -> tuple[dict[str, int], _Within]:
     """Places of the columns by their short names, and the fields within them."""
-    found = by_path(given.asked, names, what, positions=False)
-    return {SHORT[role]: place for role, (place, _) in found.items()}, {
-        role: fields for role, (_, fields) in found.items()
+    positions = by_path(request.columns, names, what, positions=False)
+    return {SHORT[role]: place for role, (place, _) in positions.items()}, {
+        role: fields for role, (_, fields) in positions.items()
     }
 
 
-def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+def _arrow(
+    engine: Engine, source: Any, request: SourceRequest, what: str
+) -> tuple[str, int, _Within]:
     """Read an Arrow stream of pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
-    places, within = _found(given, list(stream.schema.names), what)
+    places, within = _places(request, list(stream.schema.names), what)
     schema = arrow.schema(
         [stream.schema.field(place).with_name(short) for short, place in places.items()]
     )
@@ -135,23 +139,27 @@ def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, i
     return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, within
 
 
-def _lazy(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+def _lazy(
+    engine: Engine, source: Any, request: SourceRequest, what: str
+) -> tuple[str, int, _Within]:
     """Read a Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.collect_schema().names()))
-    (short, within), column = _found(given, names, what), importlib.import_module("polars").col
+    (short, within), column = _places(request, names, what), importlib.import_module("polars").col
     target = engine.path("table")
-    columns = [column(names[place]).alias(known) for known, place in short.items()]
+    columns = [column(names[place]).alias(alias) for alias, place in short.items()]
     guarded(what, lambda: source.select(columns).sink_parquet(target))
     return (*_written(engine, target, what), within)
 
 
-def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+def _relation(
+    engine: Engine, source: Any, request: SourceRequest, what: str
+) -> tuple[str, int, _Within]:
     """Read a relation of the caller's DuckDB, which writes it to a file of the reading itself."""
     names = guarded(what, lambda: list(source.columns))
-    target, (short, within) = engine.path("table"), _found(given, names, what)
+    target, (short, within) = engine.path("table"), _places(request, names, what)
     columns = ", ".join(
-        f"{_in_file(names[place], str(source.types[place]), what)} AS {known}"
-        for known, place in short.items()
+        f"{_in_file(names[place], str(source.types[place]), what)} AS {alias}"
+        for alias, place in short.items()
     )
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), within)
@@ -183,37 +191,43 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
     )
 
 
-def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+def _pandas(
+    engine: Engine, source: Any, request: SourceRequest, what: str
+) -> tuple[str, int, _Within]:
     """Read a pandas frame, which infers types of columns from its rows if none is stated."""
-    short, within = _found(given, list(source.columns), what)
+    short, within = _places(request, list(source.columns), what)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
-    for role, column in given.asked.columns.items():
-        held = table[SHORT[role]]
+    for role, column in request.columns.by_role.items():
+        series = table[SHORT[role]]
         # what its categories are, rows decide
-        if hasattr(held, "cat") and (given.unread or not is_label(role)):
-            held = held.astype(object)
-        if within[role] and not hasattr(held.dtype, "pyarrow_dtype"):
+        if hasattr(series, "cat") and (request.unread or not is_label(role)):
+            series = series.astype(object)
+        if within[role] and not hasattr(series.dtype, "pyarrow_dtype"):
             fields, within[role] = within[role], ()
-            held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
-            held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
-        if is_condition(role) and not _is_compared(held.dtype):
-            held = _as_compared(held, given.tests()[role], given.missing())
-        elif held.dtype == object and held.isna().all():  # the type of nothing is no type
-            held = held.astype(object).where(held.notna(), None).astype("string")
-        elif is_label(role) and hasattr(held, "cat"):  # as of objects
-            named = _object_column(
-                held.cat.categories.to_series().astype(object), role, column, what
+            series = series.astype(object).map(partial(_dug, fields=fields)).astype(object)
+            series = (
+                series.map(_printed, na_action="ignore").astype(object)
+                if is_label(role)
+                else series
             )
-            held = held.cat.rename_categories(named.array)
-        elif held.dtype == object:
-            held = _object_column(held, role, column, what)
+        if is_condition(role) and not _is_compared(series.dtype):
+            series = _as_compared(series, request.tests()[role], request.missing())
+        elif series.dtype == object and series.isna().all():  # the type of nothing is no type
+            series = series.astype(object).where(series.notna(), None).astype("string")
+        elif is_label(role) and hasattr(series, "cat"):  # as of objects
+            renamed = _object_column(
+                series.cat.categories.to_series().astype(object), role, column, what
+            )
+            series = series.cat.rename_categories(renamed.array)
+        elif series.dtype == object:
+            series = _object_column(series, role, column, what)
         # Numbers that stand in memory from last to first, which the engine refuses; of instants
         # with a zone pandas does not say.
-        elif held.dtype.kind == "M" or (
-            isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0
+        elif series.dtype.kind == "M" or (
+            isinstance(series.dtype, np.dtype) and series.to_numpy().strides[0] < 0
         ):
-            held = held.copy()
-        table = table.assign(**{SHORT[role]: held})
+            series = series.copy()
+        table = table.assign(**{SHORT[role]: series})
     engine.register("events", table, what=what)
     return "events", len(table) * BYTES_PER_ROW, within
 
@@ -255,13 +269,13 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
-    known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
+    dtypes = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
     try:
-        if kind in known:
+        if kind in dtypes:
             converted = (
                 pandas.to_datetime(values)
-                if known[kind] == "datetime"
-                else values.astype(known[kind])
+                if dtypes[kind] == "datetime"
+                else values.astype(dtypes[kind])
             )
         elif kind == "integer":
             converted = values.map(str, na_action="ignore").astype("string")
@@ -283,18 +297,18 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
 
 def _nested(values: Any) -> Any:
     """Lists and dictionaries as Arrow has them, with numbers as text; None for other objects."""
-    held = values.dropna()
+    present = values.dropna()
     if (
         importlib.util.find_spec("pyarrow") is None
-        or not held.map(lambda value: isinstance(value, list | dict | np.ndarray)).all()
+        or not present.map(lambda value: isinstance(value, list | dict | np.ndarray)).all()
     ):
         return None
     arrow, pandas = importlib.import_module("pyarrow"), importlib.import_module("pandas")
     try:
-        made = arrow.array(values.map(_printed, na_action="ignore"), from_pandas=True)
+        array = arrow.array(values.map(_printed, na_action="ignore"), from_pandas=True)
     except (arrow.ArrowException, OverflowError):
         return None
-    return pandas.Series(pandas.arrays.ArrowExtensionArray(made), index=values.index)
+    return pandas.Series(pandas.arrays.ArrowExtensionArray(array), index=values.index)
 
 
 def _printed(value: object) -> object:

@@ -128,5 +128,5 @@ class _Part:
                         f"it has a row of more than {_MOST_ROW >> 20} MiB. Leave long columns out"
                     )
 
-    def _declared(self, *_stated: Any) -> None:
+    def _declared(self, *_arguments: Any) -> None:
         self._refuse("it declares a document type, which no workbook does. Save it anew")

@@ -328,7 +328,7 @@ def test_each_surface_has_its_own_spelling(votes: Path) -> None:
     labels.unlink()
     assert label().exit_code == 0
     require("continue it with --resume, which", "continue it with resume=True, which")
-    with Labeling.held(Path("labels.jsonl.job"), resume=True):
+    with Labeling.lock(Path("labels.jsonl.job"), resume=True):
         require("then give --resume", "then give resume=True", resume=True)
 
 

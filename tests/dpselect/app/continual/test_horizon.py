@@ -824,7 +824,7 @@ def test_errors_of_the_engine_are_told_by_their_cause(
         raise raised
 
     with pytest.raises(kind, match=words) as told:
-        states._asked(fails)
+        states._guarded(fails)
     assert type(told.value) is kind
     assert "secret" not in str(told.value)
     assert told.value.__suppress_context__ or told.value.__context__ is None
@@ -846,7 +846,7 @@ def test_a_full_disk_loses_no_period(
 
     def full(state: Any, sql: str, *given: Any) -> Any:
         if sql == statement and not room[0]:
-            return states._asked(lambda: (_ for _ in ()).throw(CAUSES[0][0]))
+            return states._guarded(lambda: (_ for _ in ()).throw(CAUSES[0][0]))
         return run(state, sql, *given)
 
     monkeypatch.setattr(states.State, "_run", full)

@@ -31,7 +31,7 @@ from dpselect.app.events import rows as events_rows
 from dpselect.app.events.engine import Engine, guarded
 from dpselect.app.events.file_options import Format
 from dpselect.app.events.sources import formats
-from dpselect.app.events.sources.base import Given, Rows
+from dpselect.app.events.sources.base import Rows, SourceRequest
 from dpselect.app.events.sources.formats import CSV, Delimited
 from dpselect.errors import NO_MEMORY, EventLogError
 
@@ -271,15 +271,15 @@ def test_many_columns(tmp_path: Path) -> None:
 class OtherSource:
     """A source of one's own: a list of pairs."""
 
-    def accepts(self, given: Given) -> bool:
+    def accepts(self, given: SourceRequest) -> bool:
         """Any list."""
         return isinstance(given.source, list)
 
-    def rows(self, engine: Engine, given: Given) -> Rows:
+    def rows(self, engine: Engine, given: SourceRequest) -> Rows:
         """Its pairs, as lines of a file."""
         text = guarded("the list", lambda: "".join(f"{u},{i}\n" for u, i in given.source))  # type: ignore[attr-defined]
         (path := engine.path("pairs.csv")).write_text(text)
-        return CSV.rows(engine, Given(path, given.asked, given.said))
+        return CSV.rows(engine, SourceRequest(path, given.columns, given.options))
 
 
 def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(
@@ -305,7 +305,7 @@ class Pairs:
 
     name, suffixes = "pairs", (".pairs", ".psv")
 
-    def rows(self, engine: Engine, given: Given) -> Rows:
+    def rows(self, engine: Engine, given: SourceRequest) -> Rows:
         """As CSV with another delimiter."""
         return Delimited("pairs", self.suffixes, delimiter=";", quote="").rows(engine, given)
 

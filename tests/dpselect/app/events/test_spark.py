@@ -28,8 +28,8 @@ from dpselect.app.events.contributions import Amount
 from dpselect.app.events.pairs import hold
 from dpselect.app.events.reading import Reading
 from dpselect.app.events.rows import read_events, shaped
-from dpselect.app.events.sources.base import SHORT, Asked, Given, Rows
-from dpselect.app.events.spark import Cluster, found
+from dpselect.app.events.sources.base import SHORT, RoleColumns, Rows, SourceRequest
+from dpselect.app.events.spark import Cluster, open_frame
 from dpselect.app.events.time_window import Window
 from dpselect.errors import EventLogError
 from dpselect.events import read
@@ -215,9 +215,9 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     amount, columns = (
         (Amount(-8.0, 8.0), ("value", None)) if role == "value" else (None, (None, "time"))
     )
-    given = Given(
+    given = SourceRequest(
         frame,
-        Asked.of("user", "item", None, *columns),
+        RoleColumns.of("user", "item", None, *columns),
         Reading(user="user", item="item"),
         amount=amount,
         window=span,
@@ -422,7 +422,7 @@ def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> Non
     def labels(text: str, **said: Any) -> tuple[Any, ...]:
         log.write_text(text)
         reading = Reading(**{"user": "u", "item": "i", **said})
-        counts: Any = read(*found(str(log), reading))
+        counts: Any = read(*open_frame(str(log), reading))
         assert plain(counts) == plain(read(log, reading))
         return tuple(counts.labels)
 
@@ -455,7 +455,7 @@ def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> Non
     with pytest.raises(EventLogError, match="NUL character"):
         labels("u\ti\nann\t\0\n", delimiter="\t", quote="")
     with pytest.raises(EventLogError, match="cannot be read by Spark as asked"):
-        found("log.parquet", Reading(user="u", item="i", delimiter="::"))
+        open_frame("log.parquet", Reading(user="u", item="i", delimiter="::"))
 
 
 def test_a_row_of_other_fields_refuses_whatever_the_condition(session: Any, tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ def test_a_row_of_other_fields_refuses_whatever_the_condition(session: Any, tmp_
     for row, is_malformed in (("b,x,1,1", False), ("b,x", True), ("b,x,1,1,,", True)):
         log.write_text(f"u,i,w,z\na,x,1,1\n{row}\n")
         for where in conditions:
-            reading = found(str(log), Reading(user="u", item="i", where=where))
+            reading = open_frame(str(log), Reading(user="u", item="i", where=where))
             if is_malformed:
                 with pytest.raises(dps.errors.EventLogError, match="cannot be read"):
                     dps.events.read(*reading)
@@ -586,7 +586,7 @@ def test_files_of_a_table_with_a_log_are_refused_by_path(
     )
     rows.write.partitionBy("country").parquet(str(folder))
     rows.limit(0).write.parquet(str(tmp_path / "empty"))
-    assert found(str(folder).replace("{1}", "*"), log)[0].count() == 1
+    assert open_frame(str(folder).replace("{1}", "*"), log)[0].count() == 1
     for each in (folder, tmp_path / "empty"):
         (each / mark).parent.mkdir()
         (each / mark).write_text("{}")
@@ -597,7 +597,7 @@ def test_files_of_a_table_with_a_log_are_refused_by_path(
         str(tmp_path / "empty"),
     ):
         with pytest.raises(EventLogError, match=f"is a {name} table") as caught:
-            found(path, log)
+            open_frame(path, log)
         assert "DE" not in str(caught.value).split("table", 1)[0]
 
 
@@ -617,7 +617,7 @@ def test_old_stamps_of_parquet_are_instants_there_and_here(session: Any, tmp_pat
         asked: dict[str, Any] = {"user": "user", "item": "item", **DAY}
         counted = [
             dict(zip(one.labels, one.counts, strict=True))
-            for one in (read(path, **asked), read(found(path, Reading(**asked))[0], **asked))
+            for one in (read(path, **asked), read(open_frame(path, Reading(**asked))[0], **asked))
         ]
         assert counted == [{"zoo": 1, "pier": 1}] * 2
 

@@ -308,11 +308,11 @@ def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
 
 def satisfying(engine: Engine, log: Any, where: Any, **said: Any) -> list[str]:
     """The users of events that satisfy conditions."""
-    found = rows(engine, events.Reading(user="who", item="what", where=where, **said).given(log))
+    found = rows(engine, events.Reading(user="who", item="what", where=where, **said).request(log))
     return [
         row[0]
         for row in engine.run(
-            f"SELECT u FROM ({found.sql}) WHERE {found.kept} ORDER BY u", what="log"
+            f"SELECT u FROM ({found.sql}) WHERE {found.kept_column} ORDER BY u", what="log"
         )
     ]
 

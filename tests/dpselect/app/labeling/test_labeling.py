@@ -68,7 +68,7 @@ def _run(
     **changes: Any,
 ) -> Labeling:
     job = _job(folder, payer, **changes)
-    with Labeling.held(folder, resume=resume):
+    with Labeling.lock(folder, resume=resume):
         job.run(progress, resume=resume)
     return job
 
@@ -251,12 +251,12 @@ def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.
     assert (tmp_path / "job").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "job").iterdir())
     with (
-        Labeling.held(tmp_path / "job", resume=True),
+        Labeling.lock(tmp_path / "job", resume=True),
         pytest.raises(JobBusy),
-        Labeling.held(tmp_path / "job", resume=True),
+        Labeling.lock(tmp_path / "job", resume=True),
     ):
         pytest.fail("held twice")
-    with Labeling.held(tmp_path / "job", resume=True):
+    with Labeling.lock(tmp_path / "job", resume=True):
         pass
 
 

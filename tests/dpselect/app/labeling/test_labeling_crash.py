@@ -174,7 +174,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
     (over, end), (forked, ready) = os.pipe(), os.pipe()
     holder = os.fork()
     if holder == 0:
-        with labeling.Labeling.held(tmp_path / "job"):
+        with labeling.Labeling.lock(tmp_path / "job"):
             if os.fork() == 0:
                 # the fork has given up what it inherited: a child does that before it runs
                 os.write(ready, b"!")
@@ -184,7 +184,7 @@ def test_a_fork_does_not_hold_what_its_parent_held(tmp_path: Path) -> None:
             os.read(forked, 1)
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitpid(holder, 0)[1] == signal.SIGKILL
-    with labeling.Labeling.held(tmp_path / "job"):
+    with labeling.Labeling.lock(tmp_path / "job"):
         pass
     for pipe in (over, end, forked, ready):
         os.close(pipe)

@@ -203,7 +203,7 @@ def test_a_job_goes_on_as_it_was_asked(tmp_path: Path) -> None:
     assert questions[0] == questions[2] != questions[1]
     with own_session(tmp_path / "ledger.db", mechanism, 2, 1, resume=False) as session:
         jobs = [
-            Labeling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, asked=one)
+            Labeling(session, mechanism, ballots, tmp_path, key="a", batch_size=1, question=one)
             for one in questions
         ]
         jobs[0]._begin()
