@@ -37,7 +37,8 @@ def expand(_app: Any, page: str, source: list[str]) -> None:
         chapter = page.rpartition("/")[2]
         text = _anchored(folded(source[0]), chapter)
     else:
-        chapter, text = page, source[0]
+        # Not the chapter of that name: there is a page pate beside the chapter pate.
+        chapter, text = f"{page}.md", source[0]
     parts = _FIXED.split(text)
     source[0] = "".join(
         part if place % 2 else linked(part, chapter, "{{ref}}`{} <{}>`")

@@ -166,12 +166,45 @@ def test_there_are_examples_to_run() -> None:
 # -- the page on extending -------------------------------------------------------------------------
 
 EXTENDING = [text for _, text in _blocks(ROOT / "docs/extending.md", "python")]
+SHOWN = (ROOT / "docs/examples/least_popular.py").read_text()  # by a literalinclude
 SUITE = """
 import sys
 import numpy as np
 import dpselect as dps
 from mechanism_laws import SAMPLES, misfit, outcome, outcomes, some_scores
 
+from case import TWO_ITEMS
+from stable_counts import StableCounts
+
+HARDER = [StableCounts(scale=scale, delta=0.1, l0=2) for scale in (0.5, 2.0)]
+for mechanism in HARDER:
+    worst = verify.worst_case(
+        mechanism,
+        candidates=2,
+        highest=3,
+        epsilons=epsilons_for(mechanism),
+        domain="observed",
+        edges=[1, 3, 4, 5, 8],
+    )
+    assert curve_covers(mechanism, worst) == []
+
+class ForgetsTheUsersOtherItems(StableCounts):
+    kind: Literal["forgetful"] = "forgetful"
+
+    @property
+    def bar(self):
+        return StableCounts(scale=self.scale, delta=self.delta, l0=1).bar
+
+forgetful = ForgetsTheUsersOtherItems(scale=2.0, delta=0.1, l0=2)
+worst = verify.worst_case(
+    forgetful,
+    candidates=2,
+    highest=3,
+    epsilons=epsilons_for(forgetful),
+    domain="observed",
+    edges=[3, 5],
+)
+assert any(line.startswith("delta") for line in curve_covers(forgetful, worst))
 for case in CASES:
     scores, rng = some_scores(case.mechanism, 3, "public")[-1], np.random.default_rng(20261121)
     law = case.mechanism.probabilities(scores)
@@ -201,19 +234,24 @@ def test_the_page_on_extending_runs_as_one_program(tmp_path: Path) -> None:
     """
     program = tmp_path / "extending.py"
     program.write_text(
-        "\n".join(EXTENDING).replace("from __future__ import annotations\n", "") + SUITE
+        "\n".join([SHOWN, *EXTENDING]).replace("from __future__ import annotations\n", "") + SUITE
     )
     done = fresh(
         program,
         PYTHONPATH=os.pathsep.join(
-            [str(ROOT / "tests/laws"), *(path for path in sys.path if path)]
+            [
+                str(ROOT / "tests/laws"),
+                str(ROOT / "docs/examples"),
+                *(path for path in sys.path if path),
+            ]
         ),
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_page_on_extending_has_all_its_parts() -> None:
-    """Of the first example the module, the law case, the laws and the mutant; of the second the
-    module and its laws; and a noise.
+    """The law case, the laws and the mutant of the first example, and a noise. Its module, and the
+    second example, are files.
     """
-    assert len(EXTENDING) == 7
+    assert len(EXTENDING) == 4
+    assert "literalinclude} examples/least_popular.py" in (ROOT / "docs/extending.md").read_text()

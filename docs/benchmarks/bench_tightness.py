@@ -4,7 +4,7 @@ that was searched for.
     python docs/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the
-claim exceeds it by. Rows above 5% have their reason in docs/benchmarks.md. The previous table is
+claim exceeds it by. Rows above 5% have a reason in tightness-reasons.csv. The previous table is
 docs/_static/tightness.csv: rows that moved against it say from where, and --write puts the new one
 in its place.
 """
@@ -16,7 +16,6 @@ import csv
 import functools
 import itertools
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -662,18 +661,15 @@ def mechanisms() -> Iterator[tuple[str, acc.Curve, float]]:
 
 # -- the table -------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
-TABLE = PAGE.parent / "_static" / "tightness.csv"
+TABLE = Path(__file__).parents[1] / "_static" / "tightness.csv"
+REASONS = TABLE.with_name("tightness-reasons.csv")
 
 
 def explained(name: str) -> bool:
-    """Whether the page has a reason for rows of this name: some of its bold words are how it
-    begins.
-    """
-    return any(
-        name.startswith(start)
-        for start in re.findall(r"\*\*(.+?)\*\*", PAGE.read_text())
-    )
+    """True if the page has a reason for rows whose names begin like this one."""
+    with REASONS.open(newline="") as reasons:
+        _, *rows = csv.reader(reasons)
+    return any(name.startswith(start) for start, _ in rows)
 
 
 def previous() -> dict[str, tuple[float, float]]:

@@ -1,15 +1,14 @@
 """An installed package adds a mechanism, a curve and a noise: the listing, planner, configuration,
 ledger and JSON know them.
 
-The package is the page on extending's own module, a mechanism with a planning law and a curve, on
-the path with the record that an installer leaves. Each program has a process of its own: a kind
-stays registered.
+The package is the second example of the page on extending, a mechanism with a planning law and a
+curve, on the path with the record that an installer leaves. Each program has a process of its own:
+a kind stays registered.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,14 +16,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/extending.md").read_text()
+EXAMPLES = ROOT / "docs/examples"
 STABLE_COUNTS, HALF_SECH = (
-    next(
-        block
-        for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-        if f"class {name}" in block
-    )
-    for name in ("StableCounts", "HalfSech")
+    (EXAMPLES / f"{name}.py").read_text() for name in ("stable_counts", "half_sech")
 )
 ENTRY_POINTS = """
 [dpselect.mechanisms]
@@ -209,8 +203,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("site")
     (folder / "stable_counts.py").write_text(STABLE_COUNTS)
-    noise = "from typing import ClassVar, Literal\n" + HALF_SECH.partition("own = ")[0]
-    (folder / "half_sech.py").write_text(noise)
+    (folder / "half_sech.py").write_text(HALF_SECH)
     (folder / "tiny_max.py").write_text(TINY_MAX)
     (folder / "tiny_curve.py").write_text(TINY_CURVE)
     record = folder / "tiny-0.1.dist-info"
