@@ -127,6 +127,9 @@ accounting/convert/pld/sampled_noise.py
         range(self.group, -1, -1) => range(self.group, self.group - 1, -1)
     laws/test_sampled.py::test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws
         share = @(1 - kept) /
+    laws/test_sampled.py::test_no_divergence_is_lost_at_tiny_rates_or_far_out
+        is_near = np.abs(more) < 0.5 => is_near = np.abs(more) < 0.0
+        return 2 * TINY if => return 0.0 if
     laws/test_sampled.py::test_two_steps_are_the_worst_product_of_pairs
         mass[1:] += @share * likely
         mass[:-1] += @(1 - share) * likely
