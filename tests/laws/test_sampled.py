@@ -93,7 +93,12 @@ def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(
 
 @pytest.mark.parametrize(
     ("mu", "rate", "place"),
-    [(0.0132, 7e-15, 0.66), (1.4e-8, 1.7e-8, 1.1), (8.488, 0.999999997, 37.0 + 8.488)],
+    [
+        (0.0132, 7e-15, 0.66),
+        (1.4e-8, 1.7e-8, 1.1),
+        (1.8581150067105895e-08, 9.596174212155265e-12, 12.226215185935494),
+        (8.488, 0.999999997, 45.5),
+    ],
 )
 def test_no_divergence_is_lost_at_tiny_rates_or_far_out(
     mu: float, rate: float, place: float
