@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
+from numbers import Real
 from typing import NamedTuple, TypeVar, final
 
 from accounting.arguments import checked_integer
@@ -136,6 +137,8 @@ def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable
 def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     """Return the bracket as two positive numbers in order, or raise InvalidArgument."""
     try:
+        if not all(isinstance(end, Real) and not isinstance(end, bool) for end in bracket):
+            raise TypeError
         low, high = map(float, bracket)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar, final
 
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
+from accounting.strict_json import distinct_keys
 
 M = TypeVar("M", bound=Frozen)
 _LONGEST_KIND = 40  # characters of an unknown kind that an error quotes
@@ -103,7 +104,7 @@ class Registry(Generic[M]):
         `too_deep` is the message for JSON that is nested too deeply to be read.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, object_pairs_hook=distinct_keys)
         except (ValueError, TypeError, RecursionError):
             raise self._error(f"the text is not JSON. Pass the text that {writer} wrote") from None
         try:

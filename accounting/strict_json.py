@@ -11,7 +11,7 @@ from accounting.ledger.errors import InvalidEntry
 def read_json(text: str | bytes) -> dict[str, Any]:
     """Return the object that `text` holds. Nothing that it names is imported or called."""
     try:
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=distinct_keys, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         raise InvalidEntry(
             "the text is not a JSON object with distinct keys and finite numbers"
@@ -21,7 +21,8 @@ def read_json(text: str | bytes) -> dict[str, Any]:
     return value
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as a dict, for `object_pairs_hook`; ValueError if a key is given twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key is given twice")

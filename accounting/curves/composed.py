@@ -440,13 +440,15 @@ def tighter(*curves: Curve) -> Curve:
     The minimum is taken at every order.
 
     Raises:
-        InvalidCurve: no curve is given.
+        InvalidCurve: no curve is given, or something else than a curve.
 
     Example:
         >>> import accounting as acc
         >>> acc.tighter(acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1)).rho
         0.1
     """
+    if other := [type(curve).__name__ for curve in curves if not isinstance(curve, Curve)]:
+        raise InvalidCurve(f"tighter takes curves, not <{other[0]}>. Pass the curve of a mechanism")
     distinct = tuple(dict.fromkeys(curves))
     return distinct[0] if len(distinct) == 1 else Tighter(curves=distinct)
 

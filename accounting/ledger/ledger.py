@@ -34,7 +34,6 @@ from accounting.ledger.store import (
     all_held,
     declare,
     entries,
-    find_dataset,
     found_from_anywhere,
     meta,
     select_entries,
@@ -163,8 +162,8 @@ class Ledger(Sectioned):
         Raises:
             UnknownDataset: the ledger declares no such dataset.
         """
-        with self._store.reader() as connection:
-            return find_dataset(connection, name).dataset
+        with reading(self._store, name) as book:
+            return book.dataset
 
     def retire(self, dataset: str, to: str, *, actor: str | None = None) -> Entry:
         """State that a dataset has moved for good to the ledger at `to`.

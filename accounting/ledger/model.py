@@ -117,9 +117,11 @@ class Dataset(Frozen):
         float | None, PlainSerializer(lambda most: None if most is None else repr(most))
     ] = None
 
-    @field_validator("name", "unit", "data_period", "actor", "host", "at", "package", "uid")
+    @field_validator(
+        "name", "unit", "data_period", "actor", "host", "at", "package", "uid", mode="before"
+    )
     @classmethod
-    def _is_short(cls, value: str | None, info: ValidationInfo) -> str | None:
+    def _is_short(cls, value: object, info: ValidationInfo) -> str | None:
         return optional_text(str(info.field_name), value)
 
     @field_validator("most_in_all", mode="before")

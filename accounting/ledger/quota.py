@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import lru_cache, partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
 from accounting.budget import RECORDED, Budget
@@ -21,7 +21,7 @@ from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry, price_in, refund, rounding_tolerance
-from accounting.ledger.store import Declared, entries, stream
+from accounting.ledger.store import Declared, checked_types, entries, stream
 from accounting.ledger.stored_text import (
     WHOLE,
     Window,
@@ -36,7 +36,7 @@ Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
 """Place of an account: the entry that declares its quota, and its name."""
 
-_Name = Annotated[str, AfterValidator(partial(checked_name, "name"))]
+_Name = Annotated[str, BeforeValidator(partial(checked_name, "name"))]
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
 _MOST_ACCOUNTS = 4_000
 
@@ -209,13 +209,12 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
     """Return every quota that was ever declared, in order.
 
     Raises:
-        InvalidEntry: a quota was edited and cannot be read.
+        InvalidEntry, LedgerCorrupt: a quota was edited and cannot be read.
     """
     found: list[Revision] = []
     latest: dict[str, int] = {}
-    for seq, text in sorted(
-        tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})
-    ):
+    rows = connection.execute(_DECLARED, {"mine": dataset_id}).mappings()
+    for seq, text in sorted(tuple(checked_types(dict(row)).values()) for row in rows):
         quota = _read_quota(text)
         if (before := latest.get(quota.name)) is not None:
             found[before] = found[before]._replace(until=seq)

@@ -203,7 +203,14 @@ class Declared:
     __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
 
     def __init__(self, row: Row[Any]) -> None:
-        checked_types({"seq": row.seq, "prev": row.genesis, "hash": row.head})
+        checked_types(
+            {
+                "seq": row.seq,
+                "prev": row.genesis,
+                "hash": row.head,
+                "declaration": row.declaration,
+            }
+        )
         self.id: int = row.id
         self.declaration: str = row.declaration
         self.dataset: Dataset = Dataset.from_declaration(row.declaration)

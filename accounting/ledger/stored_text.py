@@ -109,7 +109,8 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
                 "period must be left out, because this dataset has one budget for all its rows"
             )
         return (WHOLE,)
-    given = [period] if isinstance(period, str) else list(period or ())
+    several = isinstance(period, Iterable) and not isinstance(period, str)
+    given = [] if period is None else list(period) if several else [period]
     if not given:
         raise InvalidEntry(
             f"period is missing, and this dataset has a budget per {window}. Name the"

@@ -146,7 +146,14 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         lambda: Approximate(curve={"kind": "nonsense"}, delta0=0.1),
         lambda: acc.Curve.from_json('{"kind": "os.system", "command": "true"}'),
     ],
-    (InvalidCurve, "is not JSON"): each(acc.Curve.from_json, "no json", "[" * 100_000, None),
+    (InvalidCurve, "is not JSON"): each(
+        acc.Curve.from_json,
+        "no json",
+        "[" * 100_000,
+        None,
+        '{"kind": "pure_dp", "epsilon": 1, "epsilon": 0.1}',
+    ),
+    (InvalidCurve, "takes curves"): each(acc.tighter, 0.1, [1.0], None),
     (InvalidCurve, "has no field"): [
         lambda: acc.Curve.from_json('{"kind": "pure_dp", "epsilon": 1, "extra": 2}')
     ],
@@ -234,6 +241,8 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         family(lambda x: PureDP(epsilon=x), bracket)
         for bracket in [
             ("a", 1),
+            "12",
+            (True, 2.0),
             (1,),
             (0.0, 1.0),
             (2.0, 1.0),

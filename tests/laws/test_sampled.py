@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from mpmath import mp
 from pairs import delta
 from scipy.stats import binom, laplace, norm
 
 import accounting as acc
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld.sampled_noise import Noise, Sampled
-from accounting.curves import SampledNoiseDP
+from accounting.curves import SampledGaussianDP, SampledNoiseDP
 
 Floats = Any
 SETTINGS = pytest.mark.parametrize(
@@ -88,6 +89,29 @@ def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(
         for epsilon in (0.0, 0.1, 0.4):
             kept = pmf.mass @ -np.expm1(np.minimum(0.0, epsilon - places)) + pmf.infinity
             assert kept >= float(way.profile(np.array([epsilon]))[0]) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "place"),
+    [
+        (0.0132, 7e-15, 0.66),
+        (1.4e-8, 1.7e-8, 1.1),
+        (1.8581150067105895e-08, 9.596174212155265e-12, 12.226215185935494),
+        (8.488, 0.999999997, 45.5),
+    ],
+)
+def test_no_divergence_is_lost_at_tiny_rates_or_far_out(
+    mu: float, rate: float, place: float
+) -> None:
+    """The profile is not below one test's advantage, for losses of 1e-16 and masses of 1e-300."""
+    with mp.workdps(60):
+        moved, tail = mp.mpf(place) - mp.mpf(mu), mp.mpf(rate)
+        epsilon = float(mp.log1p(tail * mp.expm1(mp.mpf(mu) * (place - mp.mpf(mu) / 2))))
+        other = mp.erfc(place / mp.sqrt(2)) / 2
+        found = (1 - tail) * other + tail * mp.erfc(moved / mp.sqrt(2)) / 2
+        least = found - mp.exp(epsilon) * other
+        assert least > 0
+        assert SampledGaussianDP(mu=mu, rate=rate).profile(epsilon) >= least * (1 - 1e-12)
 
 
 @SETTINGS

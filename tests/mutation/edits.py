@@ -127,6 +127,9 @@ accounting/convert/pld/sampled_noise.py
         range(self.group, -1, -1) => range(self.group, self.group - 1, -1)
     laws/test_sampled.py::test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws
         share = @(1 - kept) /
+    laws/test_sampled.py::test_no_divergence_is_lost_at_tiny_rates_or_far_out
+        is_near = np.abs(more) < 0.5 => is_near = np.abs(more) < 0.0
+        return 2 * TINY if => return 0.0 if
     laws/test_sampled.py::test_two_steps_are_the_worst_product_of_pairs
         mass[1:] += @share * likely
         mass[:-1] += @(1 - share) * likely
@@ -353,6 +356,8 @@ accounting/ledger/model.py
         return 2 * (1 + max(price_in => return 0 * (1 + max(price_in
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
+    accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
+        checked_types(dict(row)).values() => dict(row).values()
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
         periods_ending_at(window, period, self.rolling) => periods_ending_at(window, period, self.rolling - 1)
     accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found
@@ -365,6 +370,8 @@ accounting/ledger/quota.py
         Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
         => Price(max(0, self.sums[place].main - self.tolerances[place]), 0)
 accounting/ledger/store.py
+    accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
+        "hash": row.head, "declaration": row.declaration => "hash": row.head
     dpselect/test_secrets.py::test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret[ledger]
         _empty(error)¶        raise explained => raise explained
     accounting/ledger/test_failures.py::test_charges_wait_for_the_disk
@@ -454,6 +461,8 @@ accounting/wording.py
         rounded(value, ROUND_CEILING, digits) => rounded(value, "ROUND_HALF_EVEN", digits)
         rounded(value, ROUND_FLOOR, digits) => rounded(value, ROUND_CEILING, digits)
 accounting/registry.py
+    accounting/test_refusals.py::test_what_is_outside_of_its_domain_is_refused_with_its_remedy
+        json.loads(text, object_pairs_hook=distinct_keys) => json.loads(text)
     test_imports.py::test_one_kind_is_found_without_importing_the_others
         if name.lower() == kind.replace("_", ""): => if True:
 accounting/remaining.py

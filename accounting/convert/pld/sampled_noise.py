@@ -125,9 +125,8 @@ class _Direction(Loss):
         mass[1:] += share * likely * (1 + error)
         mass[:-1] += (1 - share) * likely * (1 + error)
         mass[0] += float(self._sum(self._first, places[:1], lower=True)[0]) * _UP
-        return Pmf(
-            low, mass * _UP, float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP
-        )
+        infinity = float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP
+        return Pmf(low, mass * _UP, infinity + self._beyond)
 
     def profile(self, y: Floats) -> Floats:
         place, _ = self._places(np.atleast_1d(y))
@@ -136,7 +135,7 @@ class _Direction(Loss):
         rounded = (
             _ULPS * 16 * (4 + np.minimum(np.abs(place), FAR + self.more * self.shift) ** 2) * first
         )
-        return np.reshape(np.clip(gain + rounded, 0.0, 1.0), np.shape(y))
+        return np.reshape(np.clip(gain + rounded, self._beyond, 1.0), np.shape(y))
 
     @cached_property
     def _first(self) -> list[tuple[float, float]]:
@@ -149,6 +148,11 @@ class _Direction(Loss):
         return [
             (weight, -j * self.shift) for j, weight in enumerate(_binomial(self.fewer, self.rate))
         ]
+
+    @property
+    def _beyond(self) -> float:
+        """Probability of losses beyond all places that are looked at, rounded up."""
+        return 2 * TINY if self.noise == "gaussian" and self.more else 0.0
 
     def _edges(self, tail: float) -> tuple[float, float]:
         """Return the places beyond which each distribution has at most `tail`.
@@ -164,14 +168,23 @@ class _Direction(Loss):
         return self._log_density(self._first, x)[0] - self._log_density(self._second, x)[0]
 
     def _log_density(self, law: list[tuple[float, float]], x: Floats) -> tuple[Floats, Floats]:
-        """Logarithm of a mixture's density, up to a constant of the noise, and its derivative."""
-        z = x[None, :] - np.array([shift for _, shift in law])[:, None]
-        logs, slope = (-z * z / 2, -z) if self.noise == "gaussian" else (-np.abs(z), -np.sign(z))
-        logs = logs + np.log([weight for weight, _ in law])[:, None]
+        """Logarithm of a mixture's density over that of the noise, and its derivative.
+
+        It keeps its digits at the smallest rates and shifts.
+        """
+        weights, shifts = (part[:, None] for part in np.array(law).T)
+        if self.noise == "gaussian":
+            logs, slope = shifts * (x - shifts / 2), shifts
+        else:
+            logs, slope = np.abs(x) - np.abs(x - shifts), np.sign(x) - np.sign(x - shifts)
         top = logs.max(axis=0)
-        parts = np.exp(logs - top)
+        parts = weights * np.exp(logs - top)
         total = parts.sum(axis=0)
-        return top + np.log(total), (parts * slope).sum(axis=0) / total
+        with np.errstate(over="ignore", invalid="ignore"):
+            more = (weights * np.expm1(logs)).sum(axis=0)
+        is_near = np.abs(more) < 0.5
+        density = np.where(is_near, np.log1p(np.where(is_near, more, 0.0)), top + np.log(total))
+        return density, (parts * slope).sum(axis=0) / total
 
     def _places(self, y: Floats) -> tuple[Floats, float]:
         """Return the places at which the loss passes y, and a bound on its error there.

@@ -73,7 +73,7 @@ def test_a_period_has_one_spelling(made: Made, window: Window, good: str, bad: s
         ledger.charge("visits", ALL, relation="add_remove", period=bad)
 
 
-@pytest.mark.parametrize("period", [None, [*MONTHS], "2024-13"])
+@pytest.mark.parametrize("period", [None, [*MONTHS], "2024-13", 202401])
 def test_a_total_is_of_one_period(monthly: Ledger, period: Any) -> None:
     """What is spent is asked of one period that exists: none, several and one that does not exist
     are refused.

@@ -138,6 +138,7 @@ def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
         ("clicks", {"by": "mood"}, "by"),
         ("clicks", {"name": " x"}, "name"),
         ("clicks", {"by": "actor", "of": ""}, "name"),
+        ("clicks", {"by": "actor", "of": b"ada"}, "text"),
         ("clicks", {"among": ("maps",)}, "among needs by"),
         ("clicks", {"rolling": 30}, "no periods"),
         ("months", {"window": "week"}, "narrower"),

@@ -567,3 +567,21 @@ def test_a_field_of_another_type_is_found(
             if column.table is entries
             else ledger.charge("clicks", acc.zero(), relation="add_remove")
         )
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE dpledger_datasets SET declaration = CAST(declaration AS BLOB)",
+        "UPDATE dpledger_entries SET seq = 'first' WHERE action = 'quota'",
+    ],
+)
+def test_a_declaration_of_another_type_is_found(sqlite_url: str, made: Made, edit: str) -> None:
+    """A dataset's declaration kept as bytes, or a quota's number as text, is no crash."""
+    ledger = made(acc.Budget(epsilon=1.0))
+    ledger.quotas("clicks").declare(Quota(name="all", limit=acc.Budget(epsilon=0.5)))
+    with intruder(sqlite_url) as connection:
+        connection.exec_driver_sql(edit)
+    assert kinds(ledger)
+    with pytest.raises(LedgerCorrupt):
+        ledger.charge("clicks", acc.zero(), relation="add_remove")
