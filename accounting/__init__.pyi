@@ -1,13 +1,13 @@
 from . import accountant as accountant
 from . import budget as budget
 from . import calibration as calibration
+from . import cost as cost
 from . import curves as curves
 from . import dp_events as dp_events
 from . import errors as errors
 from . import filter as filter
 from . import guarantee as guarantee
 from . import ledger as ledger
-from . import price as price
 from . import relations as relations
 from . import remaining as remaining
 from . import risk as risk

@@ -20,7 +20,7 @@ from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
 from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.relations import Relation, common_relation, same_relation
-from accounting.sections import Section, Sectioned, priced
+from accounting.sections import Section, Sectioned, cost_section
 from accounting.wording import format_number, rounded_up
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ class Breakdown(Sectioned):
     def parts(self) -> tuple[float | None, ...]:
         """Each label's share of the plan's Renyi divergence, from 0 to 1; None if not finite."""
         total = math.fsum(share.rdp or 0.0 for share in self.shares)
-        known = total > 0 and math.isfinite(total)
+        is_finite = total > 0 and math.isfinite(total)
         return tuple(
-            share.rdp / total if known and share.rdp is not None else None for share in self.shares
+            share.rdp / total if is_finite and share.rdp is not None else None
+            for share in self.shares
         )
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -160,13 +161,13 @@ class Accountant(Sectioned):
             InvalidArgument: count is not an integer from 0 to 10^18, item has no curve, or relation
                 is not one of the two.
         """
-        curve, stated = curve_and_relation(item, relation)
+        curve, item_relation = curve_and_relation(item, relation)
         count = checked_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
-                if stated is not None or self._relation is not None:
+                if item_relation is not None or self._relation is not None:
                     self._relation = common_relation(
-                        self._relation, stated, begun=bool(self._items)
+                        self._relation, item_relation, begun=bool(self._items)
                     )
                 kind = str(getattr(item, "kind", type(item).__name__))
                 self._items.append((kind if label is None else label, count, curve))
@@ -191,9 +192,9 @@ class Accountant(Sectioned):
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        found = self._plan().epsilon(delta)
-        bounds.value_with_warning(found.proved)
-        return found.value
+        result = self._plan().epsilon(delta)
+        bounds.value_with_warning(result.proved)
+        return result.value
 
     def delta(self, epsilon: float) -> float:
         """Return the delta at `epsilon` (nats) >= 0, never below the proved bound.
@@ -201,9 +202,9 @@ class Accountant(Sectioned):
         Raises:
             InvalidArgument: epsilon is negative or not finite.
         """
-        found = self._plan().delta(epsilon)
-        bounds.value_with_warning(found.proved)
-        return found.value
+        result = self._plan().delta(epsilon)
+        bounds.value_with_warning(result.proved)
+        return result.value
 
     def breakdown(self, delta: float) -> Breakdown:
         """Return the cost at `delta` by both accounts, with each label's share.
@@ -211,21 +212,21 @@ class Accountant(Sectioned):
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        found = self._plan().epsilon(delta)
+        result = self._plan().epsilon(delta)
         order, shares = self._best_order(delta), []
         for label, count in self._labels().items():
             total = Composed.of(
-                (count, curve) for given, count, curve in self._items if given == label
+                (count, curve) for item_label, count, curve in self._items if item_label == label
             )
             rdp = None if order is None else float(total.rdp(order))
             shares.append(Share(label, count, rdp, total.delta0))
         return Breakdown(
-            epsilon=found.value,
+            epsilon=result.value,
             delta=delta,
-            proved=found.proved.value,
-            dp_accounting=found.dp_accounting,
-            why=found.why,
-            route=found.proved.route,
+            proved=result.proved.value,
+            dp_accounting=result.dp_accounting,
+            why=result.why,
+            route=result.proved.route,
             order=order,
             relation=self._relation,
             shares=tuple(shares),
@@ -234,11 +235,11 @@ class Accountant(Sectioned):
     def _best_order(self, delta: float) -> float | None:
         """The Renyi order at which the plan converts best at `delta`."""
         plan = self.curve
-        kept = delta - plan.delta0
-        if kept <= 0 or plan.core_epsilon == 0:
+        core_delta = delta - plan.delta0
+        if core_delta <= 0 or plan.core_epsilon == 0:
             return None
-        found = rdp_to_epsilon(plan.rdp, kept, plan.table_orders)
-        return found.order if math.isfinite(found.value) else None
+        best = rdp_to_epsilon(plan.rdp, core_delta, plan.table_orders)
+        return best.order if math.isfinite(best.value) else None
 
     def plot(
         self, axes: tuple[Axes, Axes, Axes] | None = None, *, delta: float = 1e-6
@@ -257,10 +258,10 @@ class Accountant(Sectioned):
         """
         from accounting.plots import plot_plan  # plots only
 
-        told = self.breakdown(delta)
-        names = [f"{share.count:,} x {share.label}" for share in told.shares]
+        costs = self.breakdown(delta)
+        names = [f"{share.count:,} x {share.label}" for share in costs.shares]
         return plot_plan(
-            self.curve, self.epsilon, delta, told.order, zip(names, told.parts, strict=True), axes
+            self.curve, self.epsilon, delta, costs.order, zip(names, costs.parts, strict=True), axes
         )
 
     def to_dp_event(self) -> DpEvent:
@@ -305,4 +306,4 @@ class Accountant(Sectioned):
             else ""
         )
         facts = [("relation", self._relation or "not stated"), ("plan", plan + more)]
-        yield priced("Accountant", facts, lambda delta: self._plan().epsilon(delta).value)
+        yield cost_section("Accountant", facts, lambda delta: self._plan().epsilon(delta).value)

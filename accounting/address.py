@@ -51,9 +51,9 @@ class Address(str):
     _reveal: Callable[[], str]
 
     def __new__(cls, address: str) -> Address:
-        made = super().__new__(cls, without_password(address))
-        made._reveal = lambda: address
-        return made
+        instance = super().__new__(cls, without_password(address))
+        instance._reveal = lambda: address
+        return instance
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)

@@ -37,12 +37,12 @@ def checked_integer(
         power = len(str(most)) - 1
         largest = f"10^{power}" if power > 6 and most == 10**power else str(most)
         raise error(
-            f"{name}={shown(value)} must be an integer >= {least}, at most {largest}: {meaning}"
+            f"{name}={quote(value)} must be an integer >= {least}, at most {largest}: {meaning}"
         )
     return number
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return a number as short text, and only the type of any other value."""
     if (
         value is None

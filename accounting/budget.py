@@ -1,4 +1,4 @@
-"""`Budget`: a limit on privacy cost in one of five forms, with the prices of a privacy filter."""
+"""`Budget`: a limit on privacy cost in one of five forms, with the costs of a privacy filter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, ValidationInfo, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Cost
 from accounting.curves import AnyCurve, Curve
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Count, Frozen, NonNegative, Positive
@@ -37,7 +38,6 @@ from accounting.numbers import (
     units_down,
     units_up,
 )
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Price
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number
 
@@ -46,7 +46,7 @@ Order = float | Literal["inf", "gaussian"]
 _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)
 _ROUNDS, _POINTS = 4, 17
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
-_MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
+_MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a cost counts
 RECORDED = "recorded"  # the context in which what a ledger has recorded is read
 _VERSIONS = 1.001  # by how much what was admitted may cost more by another version's conversion
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
@@ -78,9 +78,9 @@ class Budget(Frozen, Sectioned):
     attacker with that false positive rate (`Curve.attack`, Theorems R1 and R2). These two serve to
     choose the noise of a plan, and no filter or ledger counts in them.
 
-    `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` form a privacy
-    filter: charges may be chosen after seeing earlier answers, and a sequence of them is allowed
-    while the sum of prices is at most the capacity. Theorems F1 to F3.
+    `admits` judges a plan that is fixed in advance. `filter_cost`, `capacity` and `fits` form a
+    privacy filter: charges may be chosen after seeing earlier answers, and a sequence of them is
+    allowed while the sum of costs is at most the capacity. Theorems F1 to F3.
 
     The approximate form adds up one quantity, which is fixed here and never changes later:
 
@@ -253,10 +253,10 @@ class Budget(Frozen, Sectioned):
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
-            stated = repr(delta).replace("e-0", "e-")  # in full, for it is copied
+            delta_text = repr(delta).replace("e-0", "e-")  # in full, for it is copied
             remedy = (
                 "One release fits by its privacy losses. State"
-                f" Budget(epsilon={epsilon!r}, delta={stated}, release=curve), which"
+                f" Budget(epsilon={epsilon!r}, delta={delta_text}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)
                 else "Raise them, or lower the cost of the mechanism."
@@ -344,7 +344,7 @@ class Budget(Frozen, Sectioned):
 
     @property
     def measure(self) -> Measure:
-        """The quantity that main prices add up."""
+        """The quantity that main costs add up."""
         if self.rho is not None:
             return Rho()
         if self.release is not None:
@@ -354,8 +354,8 @@ class Budget(Frozen, Sectioned):
         return SquaredMu() if self.order == "gaussian" else PureEpsilon()
 
     @cached_property
-    def capacity(self) -> Price:
-        """The largest allowed sum of prices, rounded down.
+    def capacity(self) -> Cost:
+        """The largest allowed sum of costs, rounded down.
 
         Raises:
             InvalidBudget: the budget is an advantage or a true positive rate.
@@ -368,15 +368,15 @@ class Budget(Frozen, Sectioned):
             )
         # that of a release is part of its plan
         failure = self.failure if self.form == "approximate" else self.delta
-        return Price(
+        return Cost(
             min(MOST, units_down(self.measure.capacity(self), MAIN_UNIT)),
             units_down(exact(failure or 0.0), FAILURE_UNIT),
         )
 
-    def price(self, curve: Curve | HasCurve) -> Price:
-        """Return the price that the filter charges for `curve`, rounded up.
+    def filter_cost(self, curve: Curve | HasCurve) -> Cost:
+        """Return the cost that the filter charges for `curve`, rounded up.
 
-        A composition given as one curve is priced as one fixed plan. If the filter's own unit
+        A composition given as one curve is charged as one fixed plan. If the filter's own unit
         overrates a plan that `admits` allows, the plan costs the whole capacity, so it fits only
         when nothing else is charged before or after it. Theorem F5.
 
@@ -385,35 +385,30 @@ class Budget(Frozen, Sectioned):
                 message says which one could.
         """
         curve = curve_and_relation(curve, None)[0]
-        price = self._itemised(curve)
+        cost = self._itemised(curve)
         whole = self.capacity
-        if price is not None and self.fits(NOTHING, price):
-            return price
+        if cost is not None and self.fits(NOTHING, cost):
+            return cost
         if whole.main > 0 and self.admits(curve):
             return whole
-        if price is None:
-            raise Unaffordable(self.measure.why_no_price(curve, self))
-        return price
+        if cost is None:
+            raise Unaffordable(self.measure.why_no_cost(curve, self))
+        return cost
 
-    def unused(self, whole: Curve, part: Curve) -> Price:
-        """Return the refund of `whole`'s price after only `part` of it ran. Theorem F8.
+    def unused(self, whole: Curve, part: Curve) -> Cost:
+        """Return the refund of `whole`'s cost after only `part` of it ran. Theorem F8.
 
-        The refund is nothing if the price was the whole capacity.
+        The refund is nothing if the cost was the whole capacity.
         """
-        price, used = self._itemised(whole), self._itemised(part)
+        cost, used = self._itemised(whole), self._itemised(part)
         # A release holds its own chance of failure, which stays charged.
-        if (
-            self.measure.is_counted
-            or price is None
-            or used is None
-            or not self.fits(NOTHING, price)
-        ):
+        if self.measure.is_counted or cost is None or used is None or not self.fits(NOTHING, cost):
             return NOTHING
-        return Price(max(0, price.main - used.main), 0)
+        return Cost(max(0, cost.main - used.main), 0)
 
-    def _itemised(self, curve: Curve) -> Price | None:
-        price = self.measure.price(curve)
-        return None if price is not None and price.failure > 0 == self.capacity.failure else price
+    def _itemised(self, curve: Curve) -> Cost | None:
+        cost = self.measure.filter_cost(curve)
+        return None if cost is not None and cost.failure > 0 == self.capacity.failure else cost
 
     def cost_of_each(self, curve: Curve | HasCurve, charges: int | Fraction) -> float:
         """Return the filter's cost of `charges` separate charges of `curve`, in `limit`'s unit.
@@ -421,8 +416,8 @@ class Budget(Frozen, Sectioned):
         The cost is at most `limit` if and only if `how_many` allows that many charges, and inf if
         their failure probabilities do not fit.
         """
-        price = self._itemised(curve_and_relation(curve, None)[0])
-        total = None if price is None else price.times(charges)
+        cost = self._itemised(curve_and_relation(curve, None)[0])
+        total = None if cost is None else cost.times(charges)
         if total is None or total.failure > self.capacity.failure or self.capacity.main == 0:
             return math.inf
         share = self.limit * (total.main / self.capacity.main)
@@ -437,28 +432,28 @@ class Budget(Frozen, Sectioned):
         """
         return float(_SHORT.multiply(Decimal(self.capacity.failure // charges), FAILURE_UNIT))
 
-    def fits(self, spent: Price, price: Price) -> bool:
-        """Return True if `price` may be charged after `spent`.
+    def fits(self, spent: Cost, cost: Cost) -> bool:
+        """Return True if `cost` may be charged after `spent`.
 
         Raises:
-            InvalidArgument: a price is negative or not made of whole units.
+            InvalidArgument: a cost is negative or not made of whole units.
         """
         spent.require_charge()
-        price.require_charge()
-        total = spent.plus(price)
+        cost.require_charge()
+        total = spent.plus(cost)
         return total.main <= self.capacity.main and total.failure <= self.capacity.failure
 
-    def can_afford(self, spent: Price, curve: Curve | HasCurve) -> bool:
+    def can_afford(self, spent: Cost, curve: Curve | HasCurve) -> bool:
         """Return True if `curve` may be charged after `spent`.
 
         It is False also for a curve that this form can never pay for.
         """
         try:
-            return self.fits(spent, self.price(curve))
+            return self.fits(spent, self.filter_cost(curve))
         except Unaffordable:
             return False
 
-    def how_many(self, curve: Curve | HasCurve, spent: Price = NOTHING) -> int:
+    def how_many(self, curve: Curve | HasCurve, spent: Cost = NOTHING) -> int:
         """Return the number of separate charges of `curve` that fit after `spent`.
 
         A plan that is fixed now is often longer (see `calibrate_count`).
@@ -467,14 +462,14 @@ class Budget(Frozen, Sectioned):
             InvalidArgument: the curve costs nothing, so any number fits.
             Unaffordable: this form can never pay for the curve.
         """
-        price = self.price(curve)
-        if price == NOTHING:
+        cost = self.filter_cost(curve)
+        if cost == NOTHING:
             raise InvalidArgument(
                 f"{type(curve).__name__} costs nothing, so any number of charges fits"
             )
         return min(
             have // need
-            for have, need in zip(self.capacity.minus(spent), price, strict=True)
+            for have, need in zip(self.capacity.minus(spent), cost, strict=True)
             if need > 0
         )
 
@@ -491,7 +486,7 @@ def greatest(admits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-__all__ = ["NOTHING", "Budget", "Price"]
+__all__ = ["NOTHING", "Budget", "Cost"]
 
 
 def checked_budget(budget: object) -> Budget:
@@ -511,17 +506,20 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
     """
 
     def at(count: float) -> tuple[Order, float]:
-        left = delta - count * curve.delta0
+        remaining = delta - count * curve.delta0
 
         def repetitions(orders: Floats) -> Floats:
             cost = curve.rdp(orders)
             return np.divide(
-                _capacities(epsilon, left, orders), cost, out=np.zeros_like(cost), where=cost > 0
+                _capacities(epsilon, remaining, orders),
+                cost,
+                out=np.zeros_like(cost),
+                where=cost > 0,
             )
 
         renyi, gaussian = (
             _argmax(repetitions, curve.table_orders),
-            float(gaussian_capacity(epsilon, left)) / curve.mu_squared,
+            float(gaussian_capacity(epsilon, remaining)) / curve.mu_squared,
         )
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 

@@ -85,7 +85,7 @@ def calibrate(
         low, high = checked_bracket(bracket)
         ratio = min(high / low, 1e308)  # the quotient may overflow
         probes.add(*(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)))
-        # extreme parameters are the slowest to price
+        # extreme parameters are the slowest to convert
         if (ends := probes.ends()) is None or ends[1] is None:
             probes.add(low, high)
     return _thorough_end(probes, _safe_end(probes))
@@ -112,17 +112,17 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         35
     """
     checked_budget(budget)
-    made = (
+    member_of = (
         (lambda count: Composed.of([(count, family)]))
         if isinstance(family, Curve)
         else _checked_family(family, "count")
     )
-    found = greatest(lambda count: budget.admits(_checked_curve(made(count))), _MOST_COUNTED)
-    if found == _MOST_COUNTED:
+    largest = greatest(lambda count: budget.admits(_checked_curve(member_of(count))), _MOST_COUNTED)
+    if largest == _MOST_COUNTED:
         raise CalibrationError(
             f"{budget!r} admits any number, because the cost does not rise with the count"
         )
-    return found
+    return largest
 
 
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
@@ -153,12 +153,12 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _checked_curve(found: object) -> Curve:
+def _checked_curve(member: object) -> Curve:
     """Return the curve that a family returned, or raise InvalidArgument if it has none."""
-    curve = getattr(found, "curve", found) if not isinstance(found, Curve) else found
+    curve = getattr(member, "curve", member) if not isinstance(member, Curve) else member
     if not isinstance(curve, Curve):
         raise InvalidArgument(
-            f"family must return a Curve, not a {type(found).__name__}. Return a Curve, a"
+            f"family must return a Curve, not a {type(member).__name__}. Return a Curve, a"
             " mechanism or n * mechanism"
         )
     return curve
@@ -191,11 +191,11 @@ class _Probes:
             except (AccountingError, ValueError, ArithmeticError) as error:
                 self.errors[parameter] = error
             else:
-                made, charges = _checked_curve(curve), self.charges
+                member, charges = _checked_curve(curve), self.charges
                 cost = (
-                    self.budget.cost(made)
+                    self.budget.cost(member)
                     if charges is None
-                    else self.budget.cost_of_each(made, charges)
+                    else self.budget.cost_of_each(member, charges)
                 )
                 self.costs[parameter] = cost
 
@@ -240,15 +240,15 @@ class _Bracket(NamedTuple):
 
     def narrowed(self, probes: _Probes, points: list[float]) -> _Bracket:
         """Return the smaller bracket after a probe at each of the points that still lie inside."""
-        left = self
+        bracket = self
         for point in points:
-            if min(left) < point < max(left):
-                left = (
-                    _Bracket(point, left.unsafe)
+            if min(bracket) < point < max(bracket):
+                bracket = (
+                    _Bracket(point, bracket.unsafe)
                     if probes.admits(point)
-                    else _Bracket(left.safe, point)
+                    else _Bracket(bracket.safe, point)
                 )
-        return left
+        return bracket
 
 
 # -- where to look: until an admitted parameter lies beside a refused one --------------------------
@@ -261,14 +261,14 @@ def _outward(probes: _Probes) -> None:
     for decade in range(1, _DECADES + 1):
         if (ends := probes.ends()) and ends[1] is not None:
             return
-        tried, rising = probes.tried(), probes.rising()
+        trials, rising = probes.tried(), probes.rising()
         nudges = [1.0, _NUDGE] if rising is None else [1.0]
         sides = [1, -1]
         if rising is not None:
             sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
         for side in sides:
             # not beyond an edge of the domain
-            if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs:
+            if not probes.costs or trials[-1 if side > 0 else 0] in probes.costs:
                 probes.add(*(nudge * 10.0 ** (side * decade) for nudge in nudges))
     if (ends := probes.ends()) and ends[1] is None:
         raise _in_vain(probes, _NO_COSTLIEST)
@@ -295,9 +295,13 @@ def _safe_end(probes: _Probes) -> float:
     if not probes.costs:
         raise [*probes.errors.values()][-1]
     if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
-        (inside,), tried = probes.costs, probes.tried()
+        (inside,), trials = probes.costs, probes.tried()
         probes.add(
-            *(near for near in (inside / _NUDGE, inside * _NUDGE) if tried[0] <= near <= tried[-1])
+            *(
+                near
+                for near in (inside / _NUDGE, inside * _NUDGE)
+                if trials[0] <= near <= trials[-1]
+            )
         )
     rising = probes.rising()
     if rising is None:
@@ -341,15 +345,15 @@ def _close(probes: _Probes, bracket: _Bracket) -> float:
 def _shrunk(probes: _Probes, bracket: _Bracket) -> _Bracket:
     """Bring the two ends together; every round at least halves the logarithm of their ratio."""
     while _apart(*bracket) > _RELATIVE:
-        left = bracket.narrowed(probes, _guesses(probes, bracket))
-        if _apart(*left) > _apart(*bracket) / 2:
-            left = left.narrowed(probes, [left.at(0.5)])
-        bracket = left
+        inner = bracket.narrowed(probes, _guesses(probes, bracket))
+        if _apart(*inner) > _apart(*bracket) / 2:
+            inner = inner.narrowed(probes, [inner.at(0.5)])
+        bracket = inner
     return bracket
 
 
-def _apart(one: float, other: float) -> float:
-    return abs(math.log(other) - math.log(one))
+def _apart(first: float, second: float) -> float:
+    return abs(math.log(second) - math.log(first))
 
 
 def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
@@ -411,8 +415,8 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
         aim = min(room, low[0] - low[1] / slope - _SHORT)
         if aim <= low[0] + _FINE:
             break
-        before, found = low, point(aim)
-        low, high = (found, high) if found[1] <= -_SAFELY else (low, found)
+        before, probe = low, point(aim)
+        low, high = (probe, high) if probe[1] <= -_SAFELY else (low, probe)
         end = high or before
         slope = max(0.1, (end[1] - low[1]) / (end[0] - low[0]))  # a cost in steps may be flat here
     return safe * math.exp(sign * low[0])
@@ -446,11 +450,11 @@ _TOO_COSTLY = (
 def _in_vain(
     probes: _Probes, message: str, at: float = math.nan, remedy: str = ""
 ) -> CalibrationError:
-    tried, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
+    trials, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
     facts = {
-        "least": tried[0],
-        "most": tried[-1],
-        "tried": len(tried),
+        "least": trials[0],
+        "most": trials[-1],
+        "tried": len(trials),
         "decades": _DECADES,
         "remedy": remedy,
     }
@@ -466,7 +470,7 @@ def _remedy(probes: _Probes, parameter: float) -> str:
     """
     curve, budget = _checked_curve(probes.family(parameter)), probes.budget
     try:
-        budget.price(curve)
+        budget.filter_cost(curve)
     except Unaffordable as error:
         return str(error)
     if curve.delta0 > (

@@ -75,9 +75,9 @@ def poisson_sampled(
         InvalidArgument: rate is outside (0, 1].
     """
     if not isinstance(curve, Curve):
-        priced, relation = curve_and_relation(curve, relation)
+        inner, relation = curve_and_relation(curve, relation)
         return Guarantee(
-            poisson_sampled(priced, rate, relation=cast(Relation, relation)),
+            poisson_sampled(inner, rate, relation=cast(Relation, relation)),
             cast(Relation, relation),
         )
     if relation != "add_remove":
@@ -243,23 +243,23 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
     name = data["event"].removesuffix("DpEvent") + "DpEvent"
     kind = getattr(dp_event, name, None) if name in _READERS else None
     if kind is None:
-        known = ", ".join(
-            sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one))
+        kinds = ", ".join(
+            sorted(each.removesuffix("DpEvent") for each in _READERS if hasattr(dp_event, each))
         )
-        raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {known}")
-    given = {field: value for field, value in data.items() if field != "event"}
-    if "of" in given:
-        inner = given.pop("of")
-        given |= (
-            {"events": [_event(one, deep - 1) for one in inner]}
+        raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {kinds}")
+    fields = {field: value for field, value in data.items() if field != "event"}
+    if "of" in fields:
+        inner = fields.pop("of")
+        fields |= (
+            {"events": [_event(part, deep - 1) for part in inner]}
             if isinstance(inner, list)
             else {"event": _event(inner, deep - 1)}
         )
     try:
-        return kind(**given)
+        return kind(**fields)
     except (TypeError, ValueError):
         raise InvalidCurve(
-            f"event={data['event'][:40]!r} has other fields than {', '.join(sorted(given))}"
+            f"event={data['event'][:40]!r} has other fields than {', '.join(sorted(fields))}"
         ) from None
 
 
@@ -273,9 +273,9 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
             clipped.
         sampling_rate: probability that a record is in a batch, in (0, 1]. steps: number of steps.
     """
-    one = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
+    step = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(
-        one, checked_integer("steps", steps, "how many batches there are")
+        step, checked_integer("steps", steps, "how many batches there are")
     )
 
 
@@ -315,17 +315,17 @@ def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
 
     Integer vectors have zCDP of half the squared shift over sigma, in any dimension.
     """
-    moved = (
+    steps = (
         math.floor(event.sensitivity * _MOVES[relation])
         if 0 < event.sensitivity < MOST_COUNT
         else 0
     )
     if (
         getattr(event, "dimension", None) == 1
-        and moved
+        and steps
         and LEAST_SIGMA <= event.sigma <= MOST_SIGMA
     ):
-        return DiscreteGaussianDP(sigma=event.sigma, sensitivity=moved)
+        return DiscreteGaussianDP(sigma=event.sigma, sensitivity=steps)
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
     return ZCDP(rho=next_up(shift * shift / 2 * SUM_UP))
 

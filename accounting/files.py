@@ -39,11 +39,11 @@ def read_bytes(
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise error(f"{what} {masked(path)} is not a regular file. Name one")
-            held = io.BytesIO()
+            buffer = io.BytesIO()
             # read at once, it would take `most` bytes for any file
-            while held.tell() <= most and (piece := stream.read(_PIECE)):
-                held.write(piece)
-            content = held.getvalue()
+            while buffer.tell() <= most and (piece := stream.read(_PIECE)):
+                buffer.write(piece)
+            content = buffer.getvalue()
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(
@@ -77,20 +77,20 @@ def require_new(path: Path, what: str = "the file") -> None:
     Raises:
         OutputRefused: the file exists, has no folder, or may not be written there.
     """
-    shown = f"{what} {masked(path)}"
+    name = f"{what} {masked(path)}"
     if "\0" in str(path) or not path.name:
-        raise OutputRefused(f"{shown} is not the name of a file. Name one")
+        raise OutputRefused(f"{name} is not the name of a file. Name one")
     if os.path.lexists(path):
         raise OutputRefused(
-            f"{shown} exists and is not overwritten. Name another file, or move that one away first"
+            f"{name} exists and is not overwritten. Name another file, or move that one away first"
         )
     if not os.access(path.parent / ".", os.F_OK):
         raise OutputRefused(
-            f"{shown} cannot be written, because its folder does not exist. Make it first"
+            f"{name} cannot be written, because its folder does not exist. Make it first"
         )
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputRefused(
-            f"{shown} cannot be written, because its folder is not writable. Name another"
+            f"{name} cannot be written, because its folder is not writable. Name another"
         )
 
 

@@ -15,12 +15,12 @@ from typing import Literal, NamedTuple, final
 from accounting.arguments import checked_integer
 from accounting.budget import Budget, checked_budget
 from accounting.convert.renyi import check_delta
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_overhead
 from accounting.numbers import exact, float_up, of_unit, units_down
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.process_state import ProcessState
 from accounting.refusals import BudgetExceeded, refusal
 from accounting.relations import Relation, common_relation, same_relation
@@ -30,17 +30,17 @@ from accounting.wording import format_number
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of a filter: the curve that ran, its count and label, and its price."""
+    """One line of a filter: the curve that ran, its count and label, and its cost."""
 
     curve: Curve
     count: int
     label: str | None
-    price: Price
+    cost: Cost
 
 
 class _State(NamedTuple):
     relation: Relation | None
-    spent: Price = NOTHING
+    spent: Cost = NOTHING
     number: int = 0
 
 
@@ -89,11 +89,11 @@ class PrivacyFilter:
         label: str | None = None,
         *,
         relation: Relation | None = None,
-    ) -> Price:
-        """Charge `count` runs of a curve or mechanism as one composition, and return the price.
+    ) -> Cost:
+        """Charge `count` runs of a curve or mechanism as one composition, and return the cost.
 
         Raises:
-            BudgetExceeded: the price does not fit, and nothing is charged. The error's attributes
+            BudgetExceeded: the cost does not fit, and nothing is charged. The error's attributes
                 hold the requested, spent and remaining amounts.
             Unaffordable: the form of the budget can never pay for it; nothing is charged.
             RelationMismatch: the relation differs from that of earlier charges, or is stated for
@@ -101,17 +101,17 @@ class PrivacyFilter:
             InvalidArgument: count is not an integer >= 1, or item has no curve.
             ForeignProcess: the filter was made before a fork.
         """
-        curve, stated = curve_and_relation(item, relation)
+        curve, item_relation = curve_and_relation(item, relation)
         count = checked_integer("count", count, "how many runs are charged")
-        price = self._budget.price(Composed.of([(count, curve)]))
+        cost = self._budget.filter_cost(Composed.of([(count, curve)]))
         with self._kept.locked() as state:
-            relation = common_relation(state.relation, stated, begun=state.number > 0)
-            if not self._budget.fits(state.spent, price):
+            relation = common_relation(state.relation, item_relation, begun=state.number > 0)
+            if not self._budget.fits(state.spent, cost):
                 raise refusal(Remaining(self._budget, state.spent, curve), count, "this filter")
             del self._charges[state.number :]  # of a charge that was interrupted
-            self._charges.append(Charge(curve, count, label, price))
-            self._kept.value = _State(relation, state.spent.plus(price), state.number + 1)
-        return price
+            self._charges.append(Charge(curve, count, label, cost))
+            self._kept.value = _State(relation, state.spent.plus(cost), state.number + 1)
+        return cost
 
     @property
     def budget(self) -> Budget:
@@ -124,15 +124,15 @@ class PrivacyFilter:
         return self._kept.value.relation
 
     @property
-    def spent(self) -> Price:
-        """The sum of the prices so far."""
+    def spent(self) -> Cost:
+        """The sum of the costs so far."""
         return self._kept.value.spent
 
     @property
     def remaining(self) -> Remaining:
         """The state of the budget in three figures."""
-        charged = Composed.of([(charge.count, charge.curve) for charge in self.charges])
-        return Remaining(self._budget, self.spent, charged=charged)
+        plan = Composed.of([(charge.count, charge.curve) for charge in self.charges])
+        return Remaining(self._budget, self.spent, charged=plan)
 
     @property
     def charges(self) -> tuple[Charge, ...]:
@@ -214,7 +214,7 @@ class PrivacyOdometer:
                 )
             self._start = anytime_overhead(delta, float(order))
         self._failure = units_down(exact(check_delta(failure)), FAILURE_UNIT)
-        self._kept: ProcessState[tuple[Relation | None, Price]] = ProcessState(
+        self._kept: ProcessState[tuple[Relation | None, Cost]] = ProcessState(
             (same_relation(None, relation), NOTHING),
             owner="a PrivacyOdometer",
             remedy="give each process its own and add their epsilons up, or charge a Ledger",
@@ -232,27 +232,27 @@ class PrivacyOdometer:
                 some of them only.
             ForeignProcess: the odometer was made before a fork.
         """
-        curve, stated = curve_and_relation(item, relation)
-        price = self._measure.price(
+        curve, item_relation = curve_and_relation(item, relation)
+        cost = self._measure.filter_cost(
             Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)])
         )
-        if price is None:
+        if cost is None:
             raise Unaffordable(
                 f"{type(curve).__name__} has no finite {self._measure.words}. Choose another order"
             )
         with self._kept.locked() as (common, spent):
             relation, total = (
-                common_relation(common, stated, begun=spent != NOTHING),
-                spent.plus(price),
+                common_relation(common, item_relation, begun=spent != NOTHING),
+                spent.plus(cost),
             )
             if total.failure > self._failure:
-                left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
+                remaining = of_unit(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
                     f"{type(curve).__name__} may fail with probability"
-                    f" {format_number(curve.delta0)}, but only {left} of failure remains."
+                    f" {format_number(curve.delta0)}, but only {remaining} of failure remains."
                     " Nothing was charged. Give the odometer a larger failure, or lower the"
                     " mechanism's delta.",
-                    requested=price,
+                    requested=cost,
                     spent=spent,
                 )
             self._kept.value = relation, total
@@ -264,6 +264,6 @@ class PrivacyOdometer:
         return 0.0 if self.spent == NOTHING else float_up(self.spent.main, MAIN_UNIT, self._start)
 
     @property
-    def spent(self) -> Price:
-        """The sum of the prices so far."""
+    def spent(self) -> Cost:
+        """The sum of the costs so far."""
         return self._kept.value[1]

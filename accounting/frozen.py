@@ -20,7 +20,7 @@ from pydantic_core import CoreSchema, ErrorDetails, core_schema
 from accounting.arguments import MOST_COUNT
 from accounting.errors import AccountingError
 
-_SHOWN = 60  # longest configuration value that an error quotes
+_LONGEST = 60  # longest configuration value that an error quotes
 
 
 class Frozen(BaseModel):
@@ -78,9 +78,9 @@ class Frozen(BaseModel):
             Frozen.error_class: a value is refused, or a field is unknown.
         """
         aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
-        given = {alias: getattr(self, name) for name, alias in aliases.items()}
+        fields = {alias: getattr(self, name) for name, alias in aliases.items()}
         replaced = {aliases.get(name, name): value for name, value in (update or {}).items()}
-        return type(self).model_validate({**given, **replaced})
+        return type(self).model_validate({**fields, **replaced})
 
     def copy(self, **options: Any) -> Self:
         """Return a copy, as `model_copy` does, under pydantic's older name.
@@ -121,13 +121,13 @@ class Frozen(BaseModel):
 
 def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
     path = ".".join(str(step) for step in detail["loc"])
-    known = ", ".join(
+    fields = ", ".join(
         (field.alias or name) for name, field in cls.model_fields.items() if name != "kind"
     )
     if detail["type"] == "extra_forbidden":
-        return f"{cls.__name__} has no field {path!r}. Its fields are {known}"
+        return f"{cls.__name__} has no field {path!r}. Its fields are {fields}"
     if detail["type"] == "missing":
-        return f"{cls.__name__}.{path} is missing. The fields are {known}"
+        return f"{cls.__name__}.{path} is missing. The fields are {fields}"
     rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if not path:
         return f"{cls.__name__}: {rule}"
@@ -135,17 +135,17 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         field.description for name, field in cls.model_fields.items() if path in (name, field.alias)
     )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
-    return f"{cls.__name__}.{path}={_shown(detail['input'])} must be {rule}{remedy}"
+    return f"{cls.__name__}.{path}={_quote(detail['input'])} must be {rule}{remedy}"
 
 
-def _shown(value: object) -> str:
+def _quote(value: object) -> str:
     """Return a scalar as text, and only the type of anything larger.
 
     Scalars are configuration and may be quoted; anything larger could be data.
     """
     if value is None or isinstance(value, bool | int | float | str):
         text = repr(value)
-        return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
     return f"<{type(value).__name__}>"
 
 

@@ -56,17 +56,17 @@ def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
     """
     size = checked_integer("size", size, "how many neighboring steps apart the inputs are")
     if not isinstance(curve, Curve):
-        priced, relation = curve_and_relation(curve, None)
-        return Guarantee(group_privacy(priced, size), cast(Relation, relation))
-    made, relation = (
+        inner, relation = curve_and_relation(curve, None)
+        return Guarantee(group_privacy(inner, size), cast(Relation, relation))
+    group, relation = (
         curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size),
         curve.proved_for,
     )
     # Tables and bounds in closed form are of no relation by themselves.
     return (
-        made
-        if relation in (None, made.proved_for)
-        else curves.ProvedFor(curve=made, relation=relation)
+        group
+        if relation in (None, group.proved_for)
+        else curves.ProvedFor(curve=group, relation=relation)
     )
 
 
@@ -78,18 +78,18 @@ def _general(curve: Curve, size: int) -> Curve:
     """
     if curve.delta0 > 0:
         return _by_profile(curve, size)
-    known: list[Curve] = (
+    guarantees: list[Curve] = (
         [] if math.isinf(curve.rho) else [curves.ZCDP(rho=product_up(size * size, curve.rho))]
     )
     if math.isfinite(curve.core_epsilon):
-        known.append(curves.PureDP(epsilon=product_up(size, curve.core_epsilon)))
-    known += [] if (chained := _chain(curve, size)) is None else [chained]
-    if not known:
+        guarantees.append(curves.PureDP(epsilon=product_up(size, curve.core_epsilon)))
+    guarantees += [] if (chained := _chain(curve, size)) is None else [chained]
+    if not guarantees:
         raise NoEquivalent(
             f"a group of {size} is beyond the orders of {type(curve).__name__}. Give it larger"
             " orders, or choose a smaller group"
         )
-    return curves.tighter(*known)
+    return curves.tighter(*guarantees)
 
 
 def _chain(curve: Curve, size: int) -> curves.RenyiTable | None:

@@ -123,8 +123,8 @@ class Guarantee(Summable):
         parts: list[tuple[int, Any]] = []
         for count, item in items:
             times = checked_integer("count", count, "how many times a mechanism runs")
-            curve, stated = curve_and_relation(item, None)
-            relation = common_relation(relation, stated, begun=bool(curves))
+            curve, item_relation = curve_and_relation(item, None)
+            relation = common_relation(relation, item_relation, begun=bool(curves))
             curves.append((times, curve))
             parts += [(times * n, part) for n, part in _parts(item)]
         if relation is None:
@@ -137,7 +137,7 @@ class Guarantee(Summable):
             raise RelationMismatch(
                 f"guarantees for one {units[0]} and for one {units[1]} do not add up, because"
                 " their neighbors differ. Configure every mechanism with unit='record', whose"
-                " price covers a changed record"
+                " cost covers a changed record"
             )
         return cls(Composed.of(curves), relation, tuple(parts))
 

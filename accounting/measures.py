@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import ClassVar, Protocol, final
 
 from accounting.convert.bounds import best_epsilon
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, MOST, Cost
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -36,12 +37,11 @@ from accounting.numbers import (
     times_up,
     units_up,
 )
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, Price
 from accounting.wording import format_number, in_words
 
 # Decimal's ln is correctly rounded to 60 digits; this covers the few operations around it.
 _GUARD = Decimal("1e-40")
-_MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
+_MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a cost counts
 # a smaller parameter is a smaller guarantee
 _ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)
 _DECLARED = "The budget of a declared dataset stays as it is."
@@ -56,7 +56,7 @@ class Limits(Protocol):
     @property
     def conversion_delta(self) -> Decimal: ...
     @property
-    def capacity(self) -> Price: ...
+    def capacity(self) -> Cost: ...
 
 
 class Measure(ABC):
@@ -88,15 +88,15 @@ class Measure(ABC):
         return ""
 
     @abstractmethod
-    def price(self, curve: Curve) -> Price | None:
-        """Return the price of `curve`, rounded up; None if it has none.
+    def filter_cost(self, curve: Curve) -> Cost | None:
+        """Return the cost of `curve`, rounded up; None if it has none.
 
         Raises:
             InvalidCurve: a cost is NaN or negative, or delta0 is not a probability.
         """
 
     @abstractmethod
-    def why_no_price(self, curve: Curve, budget: Limits) -> str:
+    def why_no_cost(self, curve: Curve, budget: Limits) -> str:
         """Return the reason why `budget` never pays for `curve`, and a remedy."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class _Sum(Measure):
         """Return the amount that `curve` adds to the sum; inf if it has no such guarantee."""
 
     @final
-    def price(self, curve: Curve) -> Price | None:
+    def filter_cost(self, curve: Curve) -> Cost | None:
         main = self.cost(curve)
         if not (main >= 0 and 0 <= curve.delta0 <= 1):
             raise InvalidCurve(
@@ -151,10 +151,10 @@ class _Sum(Measure):
         units = units_up(times_up(exact(main), self._margin), MAIN_UNIT)
         # A cost that underflows to 0 is not free: only a curve that reveals nothing is free.
         units = max(units, 1) if curve.core_epsilon > 0 else units
-        return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
+        return Cost(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
 
     @final
-    def why_no_price(self, curve: Curve, budget: Limits) -> str:
+    def why_no_cost(self, curve: Curve, budget: Limits) -> str:
         name = type(curve).__name__
         if curve.delta0 > 0 and budget.capacity.failure == 0:
             return (
@@ -316,11 +316,11 @@ class Releases(Measure):
     def suits(self) -> str:
         return f", for releases of {in_words(self.release.to_json())}"
 
-    def price(self, curve: Curve) -> Price | None:
+    def filter_cost(self, curve: Curve) -> Cost | None:
         count = _releases_in(curve, self.release)
-        return None if count is None else Price(int(count / MAIN_UNIT), 0)
+        return None if count is None else Cost(int(count / MAIN_UNIT), 0)
 
-    def why_no_price(self, curve: Curve, budget: Limits) -> str:
+    def why_no_cost(self, curve: Curve, budget: Limits) -> str:
         return (
             f"this {type(curve).__name__} is not paid for by a budget that was declared for"
             f" releases of {self.release!r} and smaller ones of that kind. Lower its cost,"
@@ -379,10 +379,10 @@ def renyi_capacity(epsilon: float, delta: Decimal, order: float) -> Decimal:
     It is negative if there is none. Proposition 12 of Canonne, Kamath and Steinke (2020), solved
     for the divergence. Theorem F4.
     """
-    a, one = exact(order), Decimal(1)
-    gain = PRECISE.ln(PRECISE.subtract(one, PRECISE.divide(one, a)))
-    price = PRECISE.divide(PRECISE.ln(PRECISE.multiply(delta, a)), PRECISE.subtract(a, one))
-    return PRECISE.subtract(PRECISE.add(PRECISE.subtract(exact(epsilon), gain), price), _GUARD)
+    a, unity = exact(order), Decimal(1)
+    gain = PRECISE.ln(PRECISE.subtract(unity, PRECISE.divide(unity, a)))
+    cost = PRECISE.divide(PRECISE.ln(PRECISE.multiply(delta, a)), PRECISE.subtract(a, unity))
+    return PRECISE.subtract(PRECISE.add(PRECISE.subtract(exact(epsilon), gain), cost), _GUARD)
 
 
 @lru_cache(maxsize=256)
@@ -403,8 +403,8 @@ def gaussian_capacity(epsilon: float, delta: float) -> Decimal:
 
 def anytime_overhead(delta: float, order: float) -> Decimal:
     """Overhead ln(1/delta)/(order - 1), rounded up, of a guarantee at all times. Theorem F6."""
-    price = PRECISE.divide(PRECISE.ln(exact(delta)), PRECISE.subtract(exact(order), Decimal(1)))
-    return PRECISE.subtract(_GUARD, price)
+    cost = PRECISE.divide(PRECISE.ln(exact(delta)), PRECISE.subtract(exact(order), Decimal(1)))
+    return PRECISE.subtract(_GUARD, cost)
 
 
 def _odometer_of_rho(delta: float, rho: float, rho_of_unit: Decimal) -> tuple[Decimal, Decimal]:

@@ -79,22 +79,22 @@ def plot_plan(
         label = f"best order at delta {format_number(delta)}"
         left.axvline(order, color=_COLORS[1], linewidth=1.2, linestyle=(0, (5, 3)), label=label)
         left.legend(frameon=False)
-    epsilons = np.array([epsilon(one) for one in _DELTAS.tolist()])
+    epsilons = np.array([epsilon(at) for at in _DELTAS.tolist()])
     middle.plot(
         _DELTAS, np.where(np.isfinite(epsilons), epsilons, np.nan), color=_COLORS[1], linewidth=1.8
     )
     middle.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
     middle.set_ylim(bottom=0)
-    shown = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[
+    bars = sorted(((name, part or 0.0) for name, part in shares), key=lambda share: -share[1])[
         :_MOST_LABELS
     ]
-    right.barh(range(len(shown)), [100 * part for _, part in shown], color=_COLORS[2])
-    right.set_yticks(range(len(shown)), [name for name, _ in shown])
+    right.barh(range(len(bars)), [100 * part for _, part in bars], color=_COLORS[2])
+    right.set_yticks(range(len(bars)), [name for name, _ in bars])
     right.invert_yaxis()
     right.set(xlabel=f"share of the cost at delta {format_number(delta)} (%)")
-    for one in (left, middle, right):
-        one.grid(visible=True, which="major", alpha=0.3)
-        one.spines[["top", "right"]].set_visible(False)
+    for panel in (left, middle, right):
+        panel.grid(visible=True, which="major", alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
     return left, middle, right
 
 
@@ -113,7 +113,7 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
         InvalidArgument: the dataset has to be named.
         UnknownDataset: the ledger declares no such dataset.
     """
-    names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
+    names = [each.name for each in ledger.datasets()] if dataset is None else [dataset]
     if len(names) != 1:
         raise InvalidArgument(
             f"dataset must be named, because the ledger declares {len(names)}:"
@@ -150,9 +150,9 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
             color=_COLORS[0],
             label="spent",
         )
-        shown = range(0, len(totals), max(1, -(-len(totals) // 8)))
+        ticks = range(0, len(totals), max(1, -(-len(totals) // 8)))
         axes.set_xticks(
-            list(shown), [totals[place].account for place in shown], rotation=30, ha="right"
+            list(ticks), [totals[place].account for place in ticks], rotation=30, ha="right"
         )
         axes.set(xlabel=f"{summary.dataset.window} of the data")
     axes.axhline(100, color=_COLORS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")

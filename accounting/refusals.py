@@ -8,10 +8,10 @@ from functools import lru_cache
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate_count
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, Cost
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.numbers import of_unit
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import Remaining, share_in_words
 from accounting.wording import rounded
 
@@ -20,8 +20,8 @@ class BudgetExceeded(AccountingError):
     """Error raised if a charge does not fit into the rest of a budget. Nothing was charged.
 
     Attributes (None where the raiser did not say):
-        requested: the price that was refused.
-        spent: the sum of the earlier prices.
+        requested: the cost that was refused.
+        spent: the sum of the earlier costs.
         remaining: the state of the budget.
         would_fit: number of the requested runs that still fit.
     """
@@ -30,8 +30,8 @@ class BudgetExceeded(AccountingError):
         self,
         message: str,
         *,
-        requested: Price | None = None,
-        spent: Price | None = None,
+        requested: Cost | None = None,
+        spent: Cost | None = None,
         remaining: Remaining | None = None,
         would_fit: int | None = None,
     ) -> None:
@@ -51,64 +51,64 @@ def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
     """
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
-    price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
+    cost, fit = budget.filter_cost(count * curve), remaining.as_one_plan(count - 1)
     subject = "This release does not fit" if count == 1 else f"These {count:,} releases do not fit"
     short = f"the budget of {where} is used up"
     if spent.main < budget.capacity.main:
         short = (
-            f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, price, where)}"
+            f"{'it needs' if count == 1 else 'they need'} {shortfall(budget, spent, cost, where)}"
         )
     message = (
-        f"{subject} because {short}. {'. '.join(_remedies(remaining, price, fit))}. Nothing was"
+        f"{subject} because {short}. {'. '.join(_remedies(remaining, cost, fit))}. Nothing was"
         " charged."
     )
-    return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
+    return BudgetExceeded(message, requested=cost, spent=spent, remaining=remaining, would_fit=fit)
 
 
-def shortfall(budget: Budget, spent: Price, price: Price, where: str) -> str:
-    """Return the parts of a price that do not fit after `spent`, to complete "it needs ...".
+def shortfall(budget: Budget, spent: Cost, cost: Cost, where: str) -> str:
+    """Return the parts of a cost that do not fit after `spent`, to complete "it needs ...".
 
     `where` names the budget.
 
     Needs are rounded up and rests are rounded down, so that the two never print alike.
     """
-    left, capacity = budget.capacity.minus(spent), budget.capacity
+    remaining, capacity = budget.capacity.minus(spent), budget.capacity
     short = []
-    if price.main > left.main and budget.measure.is_counted:
-        asked, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (price.main, left.main))
-        short.append(f"{asked} of the releases declared for {where} and {rest} are left")
-    elif price.main > left.main:
-        need = share_in_words(price.main, capacity.main, ROUND_CEILING)
-        rest = share_in_words(left.main, capacity.main, ROUND_FLOOR)
+    if cost.main > remaining.main and budget.measure.is_counted:
+        need, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (cost.main, remaining.main))
+        short.append(f"{need} of the releases declared for {where} and {rest} are left")
+    elif cost.main > remaining.main:
+        need = share_in_words(cost.main, capacity.main, ROUND_CEILING)
+        rest = share_in_words(remaining.main, capacity.main, ROUND_FLOOR)
         short.append(f"{need} of the budget of {where} and {rest} is left")
-    if price.failure > left.failure:
-        asked = rounded(of_unit(price.failure, FAILURE_UNIT), ROUND_CEILING, 4)
-        rest = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
-        short.append(f"a failure probability (delta0) of {asked} from {where} and {rest} is left")
+    if cost.failure > remaining.failure:
+        need = rounded(of_unit(cost.failure, FAILURE_UNIT), ROUND_CEILING, 4)
+        rest = rounded(of_unit(remaining.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
+        short.append(f"a failure probability (delta0) of {need} from {where} and {rest} is left")
     return "; and ".join(short)
 
 
-def _remedies(remaining: Remaining, price: Price, fit: int) -> Iterator[str]:
-    """Yield remedies for a price that does not fit, each of which was checked to hold."""
+def _remedies(remaining: Remaining, cost: Cost, fit: int) -> Iterator[str]:
+    """Yield remedies for a cost that does not fit, each of which was checked to hold."""
     budget = remaining.budget
-    left = budget.capacity.minus(remaining.spent)
+    unspent = budget.capacity.minus(remaining.spent)
     if fit:
         yield f"Ask for at most {fit:,} of them"
-    if left.main and price.main > left.main and not budget.measure.is_counted:
-        most = share_in_words(left.main, budget.capacity.main, ROUND_FLOOR)
+    if unspent.main and cost.main > unspent.main and not budget.measure.is_counted:
+        most = share_in_words(unspent.main, budget.capacity.main, ROUND_FLOOR)
         yield f"Use a smaller epsilon or more noise: at most {most} of the budget in all"
-    if left.main and price.failure > left.failure:
-        most = rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
+    if unspent.main and cost.failure > unspent.failure:
+        most = rounded(of_unit(unspent.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
             f"Lower the mechanism's delta to a failure probability of at most {most} in all."
             " More noise does not help, but releases=N gives each of N releases an equal part"
-            if left.failure
+            if unspent.failure
             else "Use a mechanism that never fails"
         )
     if remaining.account.startswith("quota "):
         yield "Have a larger quota declared, within the dataset's budget (ledger quota)"
         return
-    if not left.main:
+    if not unspent.main:
         yield (
             "A declared budget cannot be raised, so declare another dataset, but only for new data"
         )

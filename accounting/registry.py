@@ -89,11 +89,11 @@ class Registry(Generic[M]):
         if not isinstance(kind, str) or kind not in self._known:
             for home in self._homes:
                 _import_all(home)
-            shown = (
+            text = (
                 repr(kind[:_LONGEST_KIND]) if isinstance(kind, str) else f"<{type(kind).__name__}>"
             )
             raise self._error(
-                f"kind={shown} is not a {self._what}. It must be one of"
+                f"kind={text} is not a {self._what}. It must be one of"
                 f" {', '.join(sorted(self._known))}"
             )
         return self._known[kind]

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 
+from accounting.cost import NOTHING
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
-from accounting.price import NOTHING
 from accounting.relations import WORDS
-from accounting.remaining import Remaining, stated
+from accounting.remaining import Remaining, limits_in_words
 from accounting.wording import in_words
 
 TO_FILL_IN = "TO FILL IN: "
@@ -35,7 +35,7 @@ def entry(ledger: Ledger, name: str) -> str:
     dataset = ledger.dataset(name)
     budget, window = dataset.budget, "" if dataset.window == "whole" else dataset.window
     # The days on which charges were made for which data were read.
-    days = [one.at[:10] for one in ledger.entries(name) if one.action in ("charge", "commit")]
+    days = [step.at[:10] for step in ledger.entries(name) if step.action in ("charge", "commit")]
     slug = "".join(
         letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()
     ).strip("-")
@@ -43,14 +43,14 @@ def entry(ledger: Ledger, name: str) -> str:
     fullest = ledger.totals(dataset.name).fullest
     figures = (fullest or Remaining(budget, NOTHING)).figures
     over = f"; the rows of each {window} have a budget of their own" if window else ""
-    known = {
+    fields = {
         "url_slug": slug or "dataset",
         "name": dataset.name,
         "publication_date": days[0] if days else f"{TO_FILL_IN}YYYY-MM-DD",
         "variant_name": _VARIANTS[budget.form, budget.delta > 0],
         "data_domain": (
             f"{TO_FILL_IN}the datasets that are possible; rows here:"
-            f" {dataset.data_period or 'not stated'}"
+            f" {dataset.data_period or 'not limits_in_words'}"
         ),
         "privacy_unit": dataset.unit,
         "privacy_unit_details": (
@@ -58,7 +58,7 @@ def entry(ledger: Ledger, name: str) -> str:
         ),
         "privacy_parameters_details": (
             f"The most that all releases together may cost, for the rows{each}. budget:"
-            f" {stated(budget)}; used: {figures['used']}; cost as charged:"
+            f" {limits_in_words(budget)}; used: {figures['used']}; cost as charged:"
             f" {figures['cost as charged']}{f' in the fullest {window}' if window else ''}."
         ),
         "release_type": "One release" if len(days) < 2 else "Many releases",
@@ -71,7 +71,7 @@ def entry(ledger: Ledger, name: str) -> str:
     }
     parameters = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None}
     return asset("accounting.page", "registry.yaml").format(
-        **{field: json.dumps(value, ensure_ascii=False) for field, value in known.items()},
+        **{field: json.dumps(value, ensure_ascii=False) for field, value in fields.items()},
         privacy_parameters="".join(
             f"      {of}: {_number(value)}\n"
             for of, value in parameters.items()
@@ -83,14 +83,14 @@ def entry(ledger: Ledger, name: str) -> str:
 def _mechanisms(ledger: Ledger, name: str) -> str:
     """Return the charged curves with their counts, and the mechanisms that drew the noise."""
     runs: Counter[str] = Counter()
-    void = {(one.key, one.period) for one in ledger.entries(name) if one.action == "void"}
-    for one in ledger.entries(name):
-        if one.opens and (one.key, one.period) not in void:
-            runs[in_words(one.mechanism or one.curve).replace("\u00a0", " ")] += one.count
-    listed = [f"{count:,} x {said}" for said, count in list(runs.items())[:_MOST_CURVES]]
+    void = {(step.key, step.period) for step in ledger.entries(name) if step.action == "void"}
+    for step in ledger.entries(name):
+        if step.opens and (step.key, step.period) not in void:
+            runs[in_words(step.mechanism or step.curve).replace("\u00a0", " ")] += step.count
+    lines = [f"{count:,} x {words}" for words, count in list(runs.items())[:_MOST_CURVES]]
     more = f"; and {len(runs) - _MOST_CURVES:,} others" if len(runs) > _MOST_CURVES else ""
-    kept = f"{TO_FILL_IN}access controls, source code"
-    return f"dpselect {package_version()}: {'; '.join(listed) or 'none so far'}{more}. {kept}"
+    rest = f"{TO_FILL_IN}access controls, source code"
+    return f"dpselect {package_version()}: {'; '.join(lines) or 'none so far'}{more}. {rest}"
 
 
 def _number(value: float) -> str:

@@ -21,9 +21,9 @@ WORDS: dict[Relation, str] = {
 
 def same_relation(first: Relation | None, second: Relation | None) -> Relation | None:
     """Return the common relation of two statements, where None means "not stated"."""
-    for stated in (first, second):
-        if stated is not None and stated not in tuple(WORDS):
-            raise InvalidArgument(f"relation={stated!r} must be one of {', '.join(WORDS)}")
+    for relation in (first, second):
+        if relation is not None and relation not in tuple(WORDS):
+            raise InvalidArgument(f"relation={relation!r} must be one of {', '.join(WORDS)}")
     if first is not None and second is not None and first != second:
         raise RelationMismatch(
             f"relation={second!r} cannot be combined with relation={first!r}, because a"
@@ -35,27 +35,27 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
 
 
 def common_relation(
-    common: Relation | None, stated: Relation | None, *, begun: bool
+    common: Relation | None, item_relation: Relation | None, *, begun: bool
 ) -> Relation | None:
-    """Return the relation of a sum that states `common` and a new item that states `stated`.
+    """Return the relation of a sum that states `common` and a new item that states `item_relation`.
 
     Args:
         common: relation of the sum; None if it states none.
-        stated: relation of the item; None if it states none.
+        item_relation: relation of the item; None if it states none.
         begun: True if the sum has items already.
 
     Raises:
         RelationMismatch: the two differ, or only some of the items state one.
     """
-    if common is not None and stated is None:
+    if common is not None and item_relation is None:
         raise RelationMismatch(
             "a bare curve does not say which relation it was proved for, and the rest has"
             f" relation={common!r}. Pass the mechanism itself (n * mechanism keeps the"
             " relation), or the relation that the curve was proved for (relation=, --relation)"
         )
-    if common is None and stated is not None and begun:
+    if common is None and item_relation is not None and begun:
         raise RelationMismatch(
-            f"relation={stated!r} comes after curves without a relation. State it for all of"
+            f"relation={item_relation!r} comes after curves without a relation. State it for all of"
             " them, or pass their mechanisms"
         )
-    return same_relation(common, stated)
+    return same_relation(common, item_relation)

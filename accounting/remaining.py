@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, Literal, final
 
 from accounting.budget import Budget, greatest
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import (
     ApproxDP,
     Approximate,
@@ -27,13 +28,12 @@ from accounting.curves import (
 from accounting.errors import Unaffordable
 from accounting.measures import Measure
 from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, product_up, sum_up
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, percent_up, rounded
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
-# Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this
+# Costs of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this
 # covers both.
 _INWARD = 1 - 1e-11
 _SPENT = (
@@ -49,7 +49,7 @@ class Remaining(Sectioned):
 
     Args:
         budget: budget of a dataset, of a period, or of a quota.
-        spent: the sum of the prices so far.
+        spent: the sum of the costs so far.
         curve: curve of one release, to count releases by; None to count none.
         account: the period or quota in words; "" for all rows.
         charged: composition of all charges; None if it is not known, so that only one of two bounds
@@ -58,16 +58,16 @@ class Remaining(Sectioned):
     Example:
         >>> import accounting as acc
         >>> budget, release = acc.Budget(epsilon=1.0), acc.PureDP(epsilon=0.3)
-        >>> left = acc.remaining.Remaining(budget, budget.price(release), release)
-        >>> left.releases, left.main
+        >>> remaining = acc.remaining.Remaining(budget, budget.filter_cost(release), release)
+        >>> remaining.releases, remaining.main
         (2, 0.7)
-        >>> print(left)  # doctest: +NORMALIZE_WHITESPACE
+        >>> print(remaining)  # doctest: +NORMALIZE_WHITESPACE
         budget: epsilon 1; used: 30%; cost as charged: epsilon 0.3; left: 2 more releases like this
         one
     """
 
     budget: Budget
-    spent: Price
+    spent: Cost
     curve: Curve | None = None
     account: str = ""
     charged: Curve | None = None
@@ -87,7 +87,7 @@ class Remaining(Sectioned):
         most = math.inf if self.budget.epsilon is None else self.budget.epsilon
         if self.spent == NOTHING:
             return 0.0, 0.0
-        if most < math.inf and self._left.main == 0:
+        if most < math.inf and self._rest.main == 0:
             return most, self.delta
         if most == math.inf and not self.delta:
             return math.inf, 0.0
@@ -109,7 +109,7 @@ class Remaining(Sectioned):
     def after(self, curve: Curve) -> Remaining:
         """Return the state of the budget after a further charge of `curve`."""
         charged = None if self.charged is None else self.charged + curve
-        return replace(self, spent=self.spent.plus(self.budget.price(curve)), charged=charged)
+        return replace(self, spent=self.spent.plus(self.budget.filter_cost(curve)), charged=charged)
 
     @property
     def guarantee(self) -> Curve:
@@ -119,7 +119,7 @@ class Remaining(Sectioned):
         """
         if self.spent == NOTHING:
             return zero()
-        if self.budget.form != "zcdp" and self._left.main == 0:
+        if self.budget.form != "zcdp" and self._rest.main == 0:
             budget = self.budget
             return (
                 ApproxDP(epsilon=budget.limit, delta=budget.delta)
@@ -145,10 +145,10 @@ class Remaining(Sectioned):
             )
         else:
             spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
-        used = percent_up(max(self.used))
+        share = percent_up(max(self.used))
         return {
-            "budget": stated(self.budget),
-            "used": used,
+            "budget": limits_in_words(self.budget),
+            "used": share,
             "cost as charged": spent,
             "left": self.left_in_words(),
         }
@@ -160,11 +160,11 @@ class Remaining(Sectioned):
         if budget.epsilon is None or self.measure.is_pure or self.measure.is_counted:
             return ""
         small = budget.epsilon / 100
-        used = percent_up(max(_shares(budget.price(PureDP(epsilon=small)), budget.capacity)))
+        share = percent_up(max(_shares(budget.filter_cost(PureDP(epsilon=small)), budget.capacity)))
         return (
             "Shares add up and epsilons do not. The budget is counted in"
             f" {self.measure.unit}, so a release of epsilon {format_number(small)}"
-            f" uses {used} of epsilon {format_number(budget.epsilon)} and not 1%."
+            f" uses {share} of epsilon {format_number(budget.epsilon)} and not 1%."
         )
 
     def __str__(self) -> str:
@@ -189,7 +189,8 @@ class Remaining(Sectioned):
         }
         rho, bounds = {"rho": float_up(self.spent.main, MAIN_UNIT)}, (self.as_charged, self.so_far)
         cost, by_filter = (
-            {"epsilon": one, "delta": delta} if math.isfinite(one) else rho for one, delta in bounds
+            {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else rho
+            for epsilon, delta in bounds
         )
         return {
             "budget": {name: value for name, value in budget.items() if value is not None},
@@ -208,7 +209,7 @@ class Remaining(Sectioned):
         Without a curve, return the share of the budget that remains.
         """
         if self.curve is None:
-            least = min(self.left if self.budget.capacity.failure else self.left[:1])
+            least = min(self.unused if self.budget.capacity.failure else self.unused[:1])
             return (
                 "all of it"
                 if self.spent == NOTHING
@@ -221,7 +222,7 @@ class Remaining(Sectioned):
     # -- what is left of each part, and as epsilon and mu ------------------------------------------
 
     @cached_property
-    def _left(self) -> Price:
+    def _rest(self) -> Cost:
         return self.budget.capacity.minus(self.spent)
 
     @property
@@ -232,12 +233,12 @@ class Remaining(Sectioned):
     @property
     def main(self) -> float:
         """The remaining amount of the budget's measure (nats, mu^2 or releases), rounded down."""
-        return float_down(of_unit(self._left.main, MAIN_UNIT))
+        return float_down(of_unit(self._rest.main, MAIN_UNIT))
 
     @property
     def failure(self) -> float:
         """The remaining failure probability, rounded down."""
-        return float_down(of_unit(self._left.failure, FAILURE_UNIT))
+        return float_down(of_unit(self._rest.failure, FAILURE_UNIT))
 
     @property
     def used(self) -> tuple[float, float]:
@@ -245,9 +246,9 @@ class Remaining(Sectioned):
         return _shares(self.spent, self.budget.capacity)
 
     @property
-    def left(self) -> tuple[float, float]:
+    def unused(self) -> tuple[float, float]:
         """The remaining shares of both parts, from 0 to 1."""
-        return _shares(self._left, self.budget.capacity)
+        return _shares(self._rest, self.budget.capacity)
 
     @property
     def epsilon(self) -> float | None:
@@ -275,7 +276,7 @@ class Remaining(Sectioned):
         None if `epsilon` is not stated for this budget.
         """
         odometer = self.measure.odometer(self.budget)
-        return None if odometer is None else float_down(of_unit(self._left.main, odometer[1]))
+        return None if odometer is None else float_down(of_unit(self._rest.main, odometer[1]))
 
     @property
     def delta(self) -> float:
@@ -294,16 +295,16 @@ class Remaining(Sectioned):
         """
         if (each := self.measure.mu_squared) is None:
             return None
-        least = of_unit(max(0, self._left.main - 1), MAIN_UNIT)
+        least = of_unit(max(0, self._rest.main - 1), MAIN_UNIT)
         return math.sqrt(each * float_down(least)) * _INWARD
 
     # -- in releases -------------------------------------------------------------------------------
 
     @cached_property
-    def _price(self) -> Price | str:
-        """The price of one release, or the reason why no budget of this form pays for it."""
+    def _cost(self) -> Cost | str:
+        """The cost of one release, or the reason why no budget of this form pays for it."""
         try:
-            return NOTHING if self.curve is None else self.budget.price(self.curve)
+            return NOTHING if self.curve is None else self.budget.filter_cost(self.curve)
         except Unaffordable as error:
             return str(error)
 
@@ -314,15 +315,15 @@ class Remaining(Sectioned):
         Each may be chosen after earlier answers, by the filter's own arithmetic (Theorems F1 to
         F3).
         """
-        if isinstance(self._price, str):
+        if isinstance(self._cost, str):
             return 0
-        counts = [have // need for have, need in zip(self._left, self._price, strict=True) if need]
+        counts = [have // need for have, need in zip(self._rest, self._cost, strict=True) if need]
         return min(MOST_RUNS, *counts) if counts else MOST_RUNS
 
     def as_one_plan(self, most: int = MOST_RUNS) -> int:
         """Return the number of releases like `curve` that fit as one item, at most `most`.
 
-        The item is priced as a whole.
+        The item is charged as a whole.
         """
         curve = zero() if self.curve is None else self.curve
         return greatest(lambda runs: self.budget.can_afford(self.spent, runs * curve), most)
@@ -334,42 +335,42 @@ class Remaining(Sectioned):
         "divergence" is the amount that the budget adds up. None if the release is free, or if no
         budget of this form pays for it.
         """
-        if isinstance(self._price, str) or self._price == NOTHING:
+        if isinstance(self._cost, str) or self._cost == NOTHING:
             return None
         # The part of which one release takes the greater share; compared as whole numbers.
-        left, price = self._left, self._price
-        return "failure" if price.failure * left.main > price.main * left.failure else "divergence"
+        rest, cost = self._rest, self._cost
+        return "failure" if cost.failure * rest.main > cost.main * rest.failure else "divergence"
 
     @property
     def reason(self) -> str:
         """The amount of each part that remains, the need of one release, and the number."""
-        if isinstance(self._price, str):
-            return self._price
-        if self._price == NOTHING:
+        if isinstance(self._cost, str):
+            return self._cost
+        if self._cost == NOTHING:
             return "it costs nothing"
         alone = (
             " (it takes the whole budget, so it fits as the only charge)"
-            if self._price == self.budget.capacity
+            if self._cost == self.budget.capacity
             else ""
         )
         parts = (
             f"{_share(have, whole, of, ROUND_FLOOR)} left, {_share(need, whole, of, ROUND_CEILING)}"
             f" for each: enough for {have // need:,}"
-            for have, need, whole, of in self._parts(self._price)
+            for have, need, whole, of in self._parts(self._cost)
         )
         return "; ".join(parts) + alone
 
     @property
     def remedy(self) -> str:
         """The change that lets twice as many releases fit, or one if none fits."""
-        if isinstance(self._price, str):
+        if isinstance(self._cost, str):
             return "choose another mechanism, because this dataset's budget never pays for this one"
-        if self._price == NOTHING:
+        if self._cost == NOTHING:
             return "nothing, because any number fits"
         goal = 2 * self.releases or 1
         short = [
             (have // goal, whole, of)
-            for have, need, whole, of in self._parts(self._price)
+            for have, need, whole, of in self._parts(self._cost)
             if have // need < goal
         ]
         if any(each == 0 for each, _, _ in short):
@@ -384,9 +385,9 @@ class Remaining(Sectioned):
         ]
         return f"{'; and '.join(changes)}; then {goal:,} fit"
 
-    def _parts(self, price: Price) -> Iterator[tuple[int, int, int, str]]:
+    def _parts(self, cost: Cost) -> Iterator[tuple[int, int, int, str]]:
         for have, need, whole, of in zip(
-            self._left, price, self.budget.capacity, (_MAIN, _FAILURE), strict=True
+            self._rest, cost, self.budget.capacity, (_MAIN, _FAILURE), strict=True
         ):
             if need:
                 yield have, need, whole, of
@@ -399,25 +400,25 @@ class Totals(list[Remaining], Sectioned):
     @property
     def fullest(self) -> Remaining | None:
         """The account with the largest share spent; None if there is none."""
-        return max(self, key=lambda one: max(one.used), default=None)
+        return max(self, key=lambda account: max(account.used), default=None)
 
     def __repr__(self) -> str:
         return f"Totals({len(self):,}, fullest={self.fullest!r})"
 
     def sections(self) -> Iterator[Section]:
         """Return the figures of each period."""
-        rows = [(one.account or "all rows", *one.figures.values()) for one in self]
+        rows = [(account.account or "all rows", *account.figures.values()) for account in self]
         heads = ("period", "budget", "used", "cost as charged", "left")
         yield Section("Totals", heads=heads, rows=rows, left=heads)
 
 
-def stated(budget: Budget) -> str:
+def limits_in_words(budget: Budget) -> str:
     """Return a budget in words, as it was declared: "epsilon 3, delta 1e-6"."""
     words = f"{'rho' if budget.epsilon is None else 'epsilon'} {format_number(budget.limit)}"
     return words + (f", delta {format_number(budget.delta)}" if budget.delta else "")
 
 
-def _shares(part: Price, whole: Price) -> tuple[float, float]:
+def _shares(part: Cost, whole: Cost) -> tuple[float, float]:
     main, failure = (
         min(1.0, max(0.0, amount / of)) if of else 0.0
         for amount, of in zip(part, whole, strict=True)
@@ -453,25 +454,25 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
     the periods' own costs. A period that is fully spent counts by its budget (see
     `Remaining.so_far`).
     """
-    periods = [one for one in totals if one.spent != NOTHING]
+    periods = [total for total in totals if total.spent != NOTHING]
     if not periods:
         return 0.0, 0.0
-    epsilons, deltas = zip(*(one.as_charged for one in periods), strict=True)
+    epsilons, deltas = zip(*(total.as_charged for total in periods), strict=True)
     basic = sum_up(*epsilons), min(1.0, sum_up(*deltas))
-    charged = [one.spent for one in periods]
+    costs = [total.spent for total in periods]
     whole = [
-        one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main
+        cost for cost in costs if budget.form == "approximate" and cost.main >= budget.capacity.main
     ]
-    rest = [one for one in charged if one not in whole]
+    rest = [cost for cost in costs if cost not in whole]
     if not rest or math.inf in epsilons:
         return basic
     conversion = float_up(1, budget.conversion_delta)
-    failures = float_up(sum(one.failure for one in rest), FAILURE_UNIT)
+    failures = float_up(sum(cost.failure for cost in rest), FAILURE_UNIT)
     delta = (
         sum_up(conversion, failures, product_up(len(whole), budget.delta)) if budget.delta else 0.0
     )
-    together = budget.measure.epsilon(sum(one.main for one in rest), budget)
-    return min(basic, (sum_up(together, product_up(len(whole), budget.limit)), min(1.0, delta)))
+    joint = budget.measure.epsilon(sum(cost.main for cost in rest), budget)
+    return min(basic, (sum_up(joint, product_up(len(whole), budget.limit)), min(1.0, delta)))
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

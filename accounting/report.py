@@ -1,7 +1,7 @@
 """The audit report: one HTML page, without network access, for people who check a ledger.
 
 A dataset's section holds everything that the template prints, as text and numbers, with the
-theorems behind each price.
+theorems behind each cost.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from accounting.budget import Budget
 from accounting.convert.bounds import Route, best_epsilon
+from accounting.cost import NOTHING
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
 from accounting.errors import AccountingError, InvalidArgument
@@ -40,9 +41,8 @@ from accounting.page.spent import (
     units_in_words,
 )
 from accounting.page.templates import asset, template
-from accounting.price import NOTHING
 from accounting.relations import WORDS
-from accounting.remaining import Remaining, Totals, in_all_in_words, over_periods, stated
+from accounting.remaining import Remaining, Totals, in_all_in_words, limits_in_words, over_periods
 from accounting.risk import Risk
 from accounting.sections import Section
 from accounting.strict_json import read_json
@@ -127,10 +127,10 @@ def _page(
 
     def sections() -> Iterator[dict[str, Any]]:
         for name in names:
-            made = _section(ledger, name, deltas, latest, proofs)
-            cited.update(theorem for line in made["latest"] for theorem in line["proofs"])
-            cited.update(theorem for _, _, theorems in made["curves"] for theorem in theorems)
-            yield made
+            section = _section(ledger, name, deltas, latest, proofs)
+            cited.update(theorem for line in section["latest"] for theorem in line["proofs"])
+            cited.update(theorem for _, _, theorems in section["curves"] for theorem in theorems)
+            yield section
 
     return template("accounting.page", "report.html").generate(
         names=names,
@@ -141,7 +141,7 @@ def _page(
         ledger_id=heads.ledger_id,
         verification=verification,
         sections=sections(),
-        theorems=lambda: stated_theorems(cited),
+        theorems=lambda: theorem_texts(cited),
         style=asset("accounting.page", "report.css"),
         script=asset("accounting.page", "report.js"),
     )
@@ -158,7 +158,7 @@ def _section(
         summary.dataset.window != "whole",
     )
     totals = Totals(summary.totals or ([] if windowed else [ledger.total(name)]))
-    shown, fullest = (
+    latest_periods, fullest = (
         totals[: -MOST_PERIODS - 1 : -1],
         totals.fullest or Remaining(budget, NOTHING),
     )
@@ -176,7 +176,10 @@ def _section(
         "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
         "periods": (
-            [(one.account, _bar(one), at_most(one.as_charged[0])) for one in shown]
+            [
+                (account.account, _bar(account), at_most(account.as_charged[0]))
+                for account in latest_periods
+            ]
             if windowed
             else []
         ),
@@ -184,14 +187,14 @@ def _section(
         "quotas": [
             (
                 f"{quota.name}: {quota.in_words}",
-                budget_in_words(one.budget),
-                one.account,
-                percent_up(max(one.used)),
+                budget_in_words(account.budget),
+                account.account,
+                percent_up(max(account.used)),
             )
-            for quota, one in ledger.quotas(name).standing(_MOST_ACCOUNTS)
+            for quota, account in ledger.quotas(name).standing(_MOST_ACCOUNTS)
         ],
         "account_heads": HEADS,
-        "accounts": [tuple(account_cells(one)) for one in shown],
+        "accounts": [tuple(account_cells(account)) for account in latest_periods],
         "units": units_in_words(budget),
         "guarantees": [
             _guarantee(budget, summary.curves, delta)
@@ -199,7 +202,7 @@ def _section(
         ],
         "composed": summary.curves is not None,
         "curves": _by_curve(summary.curves or {}, proofs),
-        "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares],
+        "labels": [(share.label, f"{share.runs:,}", rounded_up(share.main)) for share in shares],
         "unit": budget.measure.unit,
         "latest": [_line(entry, proofs) for entry in entries],
         "entries": summary.entries,
@@ -250,7 +253,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     if dataset.most_per_release is not None:
         yield (
             "A single release",
-            f"at most {stated(dataset.most_per_release)}, unless it states a reason",
+            f"at most {limits_in_words(dataset.most_per_release)}, unless it states a reason",
         )
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
         epsilon, delta = over_periods(dataset.budget, summary.totals)
@@ -275,15 +278,15 @@ def _tiles(
     dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the budget and the three figures, of the fullest period if there are several."""
-    last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
-    left = replace(
+    last = next((entry for entry in latest if entry.opens and max(entry.cost) > 0), None)
+    remaining = replace(
         fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or "")
     )
     where = [f"in the fullest {dataset.window}, {fullest.account}"] if fullest.account else []
-    first = ["failure probability runs out first"] if left.runs_out == "failure" else []
+    first = ["failure probability runs out first"] if remaining.runs_out == "failure" else []
     each = f"for each {dataset.window}" if dataset.window != "whole" else ""
     units = each, ", ".join(where), "", ", ".join(first)
-    for (name, words), unit in zip(left.figures.items(), units, strict=True):
+    for (name, words), unit in zip(remaining.figures.items(), units, strict=True):
         yield name.capitalize(), words.replace("like this one", "like the last one"), unit
 
 
@@ -337,21 +340,21 @@ def _figure(summary: Summary) -> dict[str, Any] | None:
         return None
     # a clock that went back stands still
     times = np.maximum.accumulate([_seconds(point.at) for point in points])
-    used = np.array([Remaining(budget, point.spent).used for point in points])
+    shares = np.array([Remaining(budget, point.spent).used for point in points])
     span = times[-1] - times[0]
     x = _LEFT + (times - times[0]) / (span or 1.0) * (_WIDTH - _LEFT - _RIGHT)
     dots = (
-        [(f"{place:.1f}", f"{_y(max(top)):.1f}") for place, top in zip(x, used, strict=True)]
+        [(f"{place:.1f}", f"{_y(max(top)):.1f}") for place, top in zip(x, shares, strict=True)]
         if windowed
         else []
     )
     if windowed:
-        used[-1] = np.max([used[-1], *(total.used for total in summary.totals)], axis=0)
-        used = np.maximum.accumulate(used)
+        shares[-1] = np.max([shares[-1], *(total.used for total in summary.totals)], axis=0)
+        shares = np.maximum.accumulate(shares)
     title = f"Spending on {summary.dataset.name} over time"
     whose = f"the fullest {summary.dataset.window}'s budget" if windowed else "the budget"
     ends = f"{points[0].at[:10]} to {points[-1].at[:10]}"
-    line, failures = _steps(x, used[:, 0]), budget.capacity.failure
+    line, failures = _steps(x, shares[:, 0]), budget.capacity.failure
     pattern = "%Y-%m-%d" if span >= 3 * 86400 else "%m-%d %H:%M" if span >= 600 else "%H:%M:%S"
     moments = zip(("start", "middle", "end"), np.linspace(times[0], times[-1], 3), strict=True)
     return {
@@ -361,7 +364,7 @@ def _figure(summary: Summary) -> dict[str, Any] | None:
         "right": _WIDTH - _RIGHT,
         "title": title,
         "described": (
-            f"{title}, {ends}: {percent_up(used[-1, 0])} of {whose} after {summary.entries:,}"
+            f"{title}, {ends}: {percent_up(shares[-1, 0])} of {whose} after {summary.entries:,}"
             " entries."
         ),
         "levels": [
@@ -384,7 +387,7 @@ def _figure(summary: Summary) -> dict[str, Any] | None:
         "line": line,
         "area": f"{line} V{_y(0):.1f} H{x[0]:.1f} Z",
         "failures": failures,
-        "failure_line": _steps(x, used[:, 1]) if failures and used[-1, 1] > 0 else "",
+        "failure_line": _steps(x, shares[:, 1]) if failures and shares[-1, 1] > 0 else "",
         "entries": summary.entries,
         "points": len(points),
         "dots": dots,
@@ -407,11 +410,11 @@ def _seconds(at: str) -> float:
         return 0.0
 
 
-# -- what was charged, and what proves its price ---------------------------------------------------
+# -- what was charged, and what proves its cost ---------------------------------------------------
 
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
-    whole = "none stated" if (found := whole_epsilon(budget, delta)) is None else at_most(found)
+    whole = "none stated" if (epsilon := whole_epsilon(budget, delta)) is None else at_most(epsilon)
     bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
     if not bounds:
         return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
@@ -442,8 +445,8 @@ def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, st
     for composed in curves.values():
         for count, curve in composed.parts if isinstance(composed, Composed) else ((1, composed),):
             runs[curve.to_json()] += count
-    found = [(text, count) for text, count in runs.most_common(MOST_CURVES) if count > 0]
-    return [(in_words(text), f"{count:,}", theorems_of((text,), proofs)) for text, count in found]
+    counts = [(text, count) for text, count in runs.most_common(MOST_CURVES) if count > 0]
+    return [(in_words(text), f"{count:,}", theorems_of((text,), proofs)) for text, count in counts]
 
 
 def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
@@ -485,7 +488,7 @@ def cited_by(member: type) -> tuple[str, ...]:
     """Return the theorems that a docstring cites, in order."""
     text = " ".join((inspect.getdoc(member) or "").split())
     return tuple(
-        dict.fromkeys(name for found in _CITED.findall(text) for name in _NAME.findall(found))
+        dict.fromkeys(name for citation in _CITED.findall(text) for name in _NAME.findall(citation))
     )
 
 
@@ -494,10 +497,10 @@ def theorems_of(texts: Iterable[str | None], proofs: Proofs) -> list[str]:
 
     Unknown kinds have none.
     """
-    found = [
+    names = [
         name for text in texts if text for kind in _kinds(text) for name in proofs.get(kind, ())
     ]
-    return list(dict.fromkeys(found))[:_MOST_THEOREMS]
+    return list(dict.fromkeys(names))[:_MOST_THEOREMS]
 
 
 @cache
@@ -517,13 +520,13 @@ def _walk(value: Any) -> Iterator[str]:
         yield from _walk(part)
 
 
-def stated_theorems(names: Iterable[str]) -> list[tuple[str, list[list[str]]]]:
+def theorem_texts(names: Iterable[str]) -> list[tuple[str, list[list[str]]]]:
     """Return cited theorems in alphabetical order, with title, page below `docs` and words.
 
     A theorem that two pages use has two of these.
     """
-    known = json.loads(asset("accounting.page", "theorems.json"))
+    texts = json.loads(asset("accounting.page", "theorems.json"))
     return [
-        (name, known.get(name, []))
+        (name, texts.get(name, []))
         for name in sorted(set(names), key=lambda name: (name[0], int(name[1:])))
     ]

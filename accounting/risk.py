@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 
-from accounting.arguments import shown
+from accounting.arguments import quote
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
 from accounting.convert.renyi import of_response
 from accounting.errors import InvalidArgument, missing_extra
@@ -62,24 +62,24 @@ def attack(curve: HashableCurve, fpr: float) -> float:
     """Return the highest true positive rate at a false positive rate (see `Curve.attack`)."""
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(
-            f"fpr={shown(fpr)} must lie in [0, 1]. It is the false positive rate that the"
+            f"fpr={quote(fpr)} must lie in [0, 1]. It is the false positive rate that the"
             " attacker accepts"
         )
     alpha = float(fpr)
-    found = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]
+    rates = [1.0, alpha + advantage(curve), _true_positives(curve, alpha)]
     if curve.core_epsilon < _FARTHEST:  # the last epsilon that any event needs
-        found += _both(alpha, curve.core_epsilon, min(1.0, curve.delta0))
+        rates += _both(alpha, curve.core_epsilon, min(1.0, curve.delta0))
     far = min(_FARTHEST, curve.core_epsilon)
     if far > _NEAR:  # a search of all of it would be too coarse
         far = min(far, best_epsilon(curve, max(1e-9, min(0.5, alpha * 1e-3))).value)
     if 0 < far < math.inf:
         # both sides begin with the same epsilons
         deltas = cache(_deltas(curve, 0.0 if alpha > _COMMON else far / 2))
-        found += [
+        rates += [
             _least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far)
             for side in (0, 1)
         ]
-    return min(1.0, max(alpha, min(found) * SUM_UP))
+    return min(1.0, max(alpha, min(rates) * SUM_UP))
 
 
 @lru_cache(maxsize=256)
@@ -159,13 +159,13 @@ def gaussian_mu(curve: HashableCurve) -> float:
 
 def _deltas_at(curve: HashableCurve, edges: Floats) -> Floats:
     """Upper bounds on the divergence at each edge, each tight near it; 0 at the pure epsilon."""
-    found, size = np.empty(len(edges)), -(-len(edges) // _PIECES)
+    deltas, size = np.empty(len(edges)), -(-len(edges) // _PIECES)
     for start in range(0, len(edges), size):
         part = edges[start : start + size]
         near = deltas_near(curve, float(part[len(part) // 2]))
-        found[start : start + size] = [near(at) for at in part.tolist()]
-    found[edges >= curve.core_epsilon] = 0.0
-    return found
+        deltas[start : start + size] = [near(at) for at in part.tolist()]
+    deltas[edges >= curve.core_epsilon] = 0.0
+    return deltas
 
 
 def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bool:
@@ -201,8 +201,8 @@ def _least_divergence(orders: Floats, p: float, q: float) -> Floats:
         parts = np.log([[p], [1 - p]]) * orders, np.log([[q], [1 - q]]) * (1 - orders)
         logs = parts[0] + parts[1]
         rounded = _ULPS * (1 + np.abs(parts[0]) + np.abs(parts[1])).sum(axis=0)
-        found = (np.logaddexp(*logs) - rounded) / (orders - 1)
-    return np.where(np.isnan(found), 0.0, found)
+        divergence = (np.logaddexp(*logs) - rounded) / (orders - 1)
+    return np.where(np.isnan(divergence), 0.0, divergence)
 
 
 @lru_cache(maxsize=256)
@@ -272,8 +272,8 @@ class Risk:
         Raises:
             InvalidArgument: fpr is outside of [0, 1].
         """
-        found, gain = attack(curve, fpr), advantage(curve)
-        return cls(gain, min(1.0, (1 + gain) / 2 * SUM_UP), fpr, found)
+        rate, gain = attack(curve, fpr), advantage(curve)
+        return cls(gain, min(1.0, (1 + gain) / 2 * SUM_UP), fpr, rate)
 
     def as_data(
         self, relation: Relation = "add_remove", unit: Unit = "user"
@@ -331,8 +331,8 @@ def plot(curve: HashableCurve, axes: tuple[Axes, Axes] | None = None) -> tuple[A
     )
     right.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
     right.set_ylim(bottom=0)
-    for one in axes:
-        one.grid(visible=True, which="major", alpha=0.3)
-        one.spines[["top", "right"]].set_visible(False)
+    for panel in axes:
+        panel.grid(visible=True, which="major", alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False, loc="lower right")
     return left, right

@@ -69,7 +69,7 @@ class Sectioned(ABC):
         return as_html(self.sections())
 
 
-def priced(
+def cost_section(
     title: str, facts: Sequence[tuple[str, object]], epsilon: Callable[[float], float]
 ) -> Section:
     """Return a section with the epsilons at usual deltas, rounded up."""
@@ -81,9 +81,9 @@ def as_html(sections: Iterable[Section]) -> str:
     """Return HTML for a notebook, without scripts. Tables show at most 60 rows."""
     from accounting.page.templates import asset, template
 
-    shown = [section.spelled(printable) for section in sections]
+    printable_sections = [section.spelled(printable) for section in sections]
     return template("accounting.page", "card.html").render(
-        sections=shown, most=_MOST_ROWS, style=asset("accounting.page", "card.css")
+        sections=printable_sections, most=_MOST_ROWS, style=asset("accounting.page", "card.css")
     )
 
 
@@ -94,22 +94,22 @@ def write(sections: Iterable[Section], console: Console) -> None:
     from rich.text import Text
 
     words = partial(Column, overflow="fold")
-    for place, section in enumerate(one.spelled(printable) for one in sections):
+    for place, section in enumerate(each.spelled(printable) for each in sections):
         if place:
             console.print()
         if section.title:
             console.print(Text(section.title, style="bold"))
-        kept = [
+        places = [
             at
             for at, head in enumerate(section.heads)
             if console.width >= _WIDE or head in (section.narrow or section.heads)
         ]
         columns = [
             words() if section.heads[at] in section.left else Column(justify="right", no_wrap=True)
-            for at in kept
+            for at in places
         ]
-        rows = [[Text(str(row[at])) for at in kept] for row in section.rows]
-        heads = [Text(section.heads[at], style="bold") for at in kept]
+        rows = [[Text(str(row[at])) for at in places] for row in section.rows]
+        heads = [Text(section.heads[at], style="bold") for at in places]
         facts = [[Text(str(cell)) for cell in fact] for fact in section.facts]
         for form, cells in (
             ([Column(style="cyan", no_wrap=True), words()], facts),
@@ -123,5 +123,5 @@ def write(sections: Iterable[Section], console: Console) -> None:
         for line in section.lines:
             typed = line.startswith(" ")
             console.print(Text(line, style="green" if typed else ""), soft_wrap=typed)
-        for kind, told in section.notes:
-            console.print(Text.assemble((f"{kind}: ", "bold yellow"), told))
+        for kind, note in section.notes:
+            console.print(Text.assemble((f"{kind}: ", "bold yellow"), note))

@@ -23,10 +23,10 @@ def read_json(text: str | bytes) -> dict[str, Any]:
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the pairs as a dict, for `object_pairs_hook`; ValueError if a key is given twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    data = dict(pairs)
+    if len(data) != len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return data
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -77,8 +77,8 @@ def _value(value: object, depth: int) -> str:
     if isinstance(value, dict):
         return f"({_object(value, depth - 1)})"
     if isinstance(value, list):
-        shown = ", ".join(_value(item, depth - 1) for item in value[:_MOST_ITEMS])
-        return f"[{shown}{', …' if len(value) > _MOST_ITEMS else ''}]"
+        items = ", ".join(_value(item, depth - 1) for item in value[:_MOST_ITEMS])
+        return f"[{items}{', …' if len(value) > _MOST_ITEMS else ''}]"
     return format_number(value) if isinstance(value, float) else str(value)
 
 
@@ -86,12 +86,12 @@ def _composed(parts: object, depth: int) -> str:
     if not isinstance(parts, list) or depth == 0:
         return "composition"
     pairs = [part for part in parts if isinstance(part, list) and len(part) == 2]
-    shown = " + ".join(
+    summands = " + ".join(
         f"{count} × ({_value(curve, depth - 1).strip('()')})"
         for count, curve in pairs[:_MOST_ITEMS]
     )
     more = f" + {len(pairs) - _MOST_ITEMS} more" if len(pairs) > _MOST_ITEMS else ""
-    return shown + more or "nothing"
+    return summands + more or "nothing"
 
 
 def rounded_up(value: Decimal | float, digits: int = 4) -> str:

@@ -28,7 +28,7 @@ def parts_of(label: Label) -> tuple[str, str]:
     Raises:
         ValueError: it is the label of no cell.
     """
-    found = _FORM.fullmatch(str(label))
-    if found is None or int(found[1]) > len(found[2]):
+    match = _FORM.fullmatch(str(label))
+    if match is None or int(match[1]) > len(match[2]):
         raise ValueError("the label of no cell")
-    return found[2][: int(found[1])], found[2][int(found[1]) :]
+    return match[2][: int(match[1])], match[2][int(match[1]) :]

@@ -15,7 +15,7 @@ from accounting.frozen import Frozen
 from accounting.numbers import Floats
 from accounting.registry import Registry
 from dpselect.errors import InvalidMechanism
-from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, Noise, WinnerPrice
+from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, Noise, WinnerCost
 from dpselect.sampling.contest import precision
 
 _Ball = Callable[[arb], arb]
@@ -45,7 +45,7 @@ class HazardNoise(Frozen, Noise, ABC):
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    winner_cost: ClassVar[WinnerCost | None] = "laplace"
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -69,8 +69,8 @@ class HazardNoise(Frozen, Noise, ABC):
 
     def _violations(self) -> Iterator[str]:
         """Iterate over the rules that do not hold, each with the probability where it fails."""
-        if self.winner_price != "laplace":
-            yield f"winner_price={self.winner_price!r} must be 'laplace', the cost of Theorem N7"
+        if self.winner_cost != "laplace":
+            yield f"winner_cost={self.winner_cost!r} must be 'laplace', the cost of Theorem N7"
         if self.pdf_ball(self.isf_ball(arb(0.5))) < _MEDIAN:
             yield "pdf_ball must be at least 1/4 at the median. Use a noise of smaller scale"
         small = [arb(2) ** arb(-bits) for bits in _TAILS]
@@ -132,15 +132,15 @@ class HazardNoise(Frozen, Noise, ABC):
         return _rounded(lambda x: self.isf_ball(x.exp()), log_q, ends)
 
 
-def _apart(found: arb, expected: arb, relative: arb) -> bool:
+def _apart(value: arb, expected: arb, relative: arb) -> bool:
     """True unless two balls are certainly as near as this, relative to the second."""
-    return not abs(found - expected) <= relative * abs(expected)
+    return not abs(value - expected) <= relative * abs(expected)
 
 
 def _rounded(formula: _Ball, x: Floats, ends: Mapping[float, float]) -> Floats:
     """Return a function of balls at floats, elementwise, with its limits at some ends."""
 
-    def one(value: float) -> float:
+    def value_at(value: float) -> float:
         if value in ends or value != value:
             return ends.get(value, value)
         bits = 2 * _ACCURACY
@@ -157,7 +157,7 @@ def _rounded(formula: _Ball, x: Floats, ends: Mapping[float, float]) -> Floats:
             " shrink as Arb's precision grows"
         )
 
-    return np.asarray(np.frompyfunc(one, 1, 1)(x), dtype=np.float64)
+    return np.asarray(np.frompyfunc(value_at, 1, 1)(x), dtype=np.float64)
 
 
 NOISES: Registry[HazardNoise] = Registry("noise", "dpselect.noises", InvalidMechanism)

@@ -22,8 +22,8 @@ from dpselect.sensitivity import Norm
 
 LN2 = float(np.log(2.0))
 NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
-WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
-ThresholdPrice = Literal["laplace", "exponential", "gaussian"]
+WinnerCost = Literal["bounded_range", "laplace", "gaussian"]
+ThresholdCost = Literal["laplace", "exponential", "gaussian"]
 _Formula = Callable[[Floats], Floats]
 # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 _ALLOWANCE = 2.0**-40
@@ -72,7 +72,7 @@ class Noise(ABC):
     variance: ClassVar[float]
     symmetric: ClassVar[bool] = False
     """True if -Z has the distribution of Z."""
-    winner_price: ClassVar[WinnerPrice | None] = None
+    winner_cost: ClassVar[WinnerCost | None] = None
     """The theorem for the cost of the largest of noisy scores.
 
     "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at most one) or "gaussian"
@@ -84,7 +84,7 @@ class Noise(ABC):
     "l2" (H2, for Gaussian noise) or "l1" (H3 and H10, for Laplace noise). None if no theorem covers
     this distribution, so that no mechanism shows values with this noise.
     """
-    threshold_price: ClassVar[ThresholdPrice | None] = None
+    threshold_cost: ClassVar[ThresholdCost | None] = None
     """The theorem for the cost of comparisons with one noisy threshold, as in `AboveThreshold`.
 
     "laplace" (V1, V8 and V10), "exponential" (V9) or "gaussian" (V2). None if no theorem covers
@@ -256,7 +256,7 @@ class Gumbel(Noise):
 
     name: ClassVar[str] = "gumbel"
     variance: ClassVar[float] = math.pi**2 / 6
-    winner_price: ClassVar[WinnerPrice | None] = "bounded_range"
+    winner_cost: ClassVar[WinnerCost | None] = "bounded_range"
 
     def isf_ball(self, q: arb) -> arb:
         return -(-(-q).log1p()).log()
@@ -328,8 +328,8 @@ class Exponential(Noise):
 
     name: ClassVar[str] = "exponential"
     variance: ClassVar[float] = 1.0
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
-    threshold_price: ClassVar[ThresholdPrice | None] = "exponential"
+    winner_cost: ClassVar[WinnerCost | None] = "laplace"
+    threshold_cost: ClassVar[ThresholdCost | None] = "exponential"
     lower: ClassVar[float] = 0.0
     rises: ClassVar[bool] = False
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -371,8 +371,8 @@ class Laplace(SymmetricNoise):
 
     name: ClassVar[str] = "laplace"
     variance: ClassVar[float] = 2.0
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
-    threshold_price: ClassVar[ThresholdPrice | None] = "laplace"
+    winner_cost: ClassVar[WinnerCost | None] = "laplace"
+    threshold_cost: ClassVar[ThresholdCost | None] = "laplace"
     vector_norm: ClassVar[Norm | None] = "l1"
     smooth: ClassVar[bool] = True
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -406,7 +406,7 @@ class Logistic(SymmetricNoise):
 
     name: ClassVar[str] = "logistic"
     variance: ClassVar[float] = math.pi**2 / 3
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    winner_cost: ClassVar[WinnerCost | None] = "laplace"
     smooth: ClassVar[bool] = True
 
     def isf_ball(self, q: arb) -> arb:
@@ -442,7 +442,7 @@ class HalfLogistic(Noise):
 
     name: ClassVar[str] = "half_logistic"
     variance: ClassVar[float] = math.pi**2 / 3 - (2 * LN2) ** 2
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    winner_cost: ClassVar[WinnerCost | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
 
@@ -494,8 +494,8 @@ class Gaussian(SymmetricNoise):
 
     name: ClassVar[str] = "gaussian"
     variance: ClassVar[float] = 1.0
-    winner_price: ClassVar[WinnerPrice | None] = "gaussian"
-    threshold_price: ClassVar[ThresholdPrice | None] = "gaussian"
+    winner_cost: ClassVar[WinnerCost | None] = "gaussian"
+    threshold_cost: ClassVar[ThresholdCost | None] = "gaussian"
     vector_norm: ClassVar[Norm | None] = "l2"
 
     def isf_ball(self, q: arb) -> arb:
@@ -567,12 +567,12 @@ def by_name(name: NoiseName | Noise) -> Noise:
     if isinstance(name, Noise):
         return name
     if name not in _MEMBERS:
-        known = ", ".join(_MEMBERS)
-        raise InvalidNoiseArgument(f"noise: {name!r} names no distribution. Choose one of {known}")
+        names = ", ".join(_MEMBERS)
+        raise InvalidNoiseArgument(f"noise: {name!r} names no distribution. Choose one of {names}")
     return _MEMBERS[name]
 
 
 def in_words(names: Any) -> str:
     """Return the names that one of the types of names allows, for the description of a field."""
-    *others, last = get_args(names)
-    return f"{', '.join(others)} or {last}"
+    *first, last = get_args(names)
+    return f"{', '.join(first)} or {last}"

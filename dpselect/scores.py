@@ -75,7 +75,7 @@ class Scores:
     """
 
     __slots__ = (
-        "_found",
+        "_label_of",
         "_multiplicities",
         "_names",
         "_tie_rank",
@@ -88,7 +88,7 @@ class Scores:
         "sums",
     )
 
-    _found: dict[int, Label]
+    _label_of: dict[int, Label]
     _multiplicities: Integers | None
     _names: Names | None
     _tie_rank: Integers | None
@@ -129,7 +129,7 @@ class Scores:
             _values=numbers,
             _multiplicities=None,
             _names=None,
-            _found={},
+            _label_of={},
             _tie_rank=rank,
             domain=domain,
             kind=kind,
@@ -234,13 +234,13 @@ class Scores:
         """Return the labels of these candidates, or None if positions are their names."""
         if self._names is None:
             return None if self.labels is None else [self.labels[place] for place in positions]
-        if new := [place for place in positions if place not in self._found]:
-            self._found.update(zip(new, self._names(new), strict=True))
-        return [self._found[place] for place in positions]
+        if new := [place for place in positions if place not in self._label_of]:
+            self._label_of.update(zip(new, self._names(new), strict=True))
+        return [self._label_of[place] for place in positions]
 
     def places(self, labels: Sequence[Label]) -> list[int]:
         """Return the positions of candidates that were selected, and so named."""
-        listed = enumerate(self.labels or ()) if self._names is None else self._found.items()
+        listed = enumerate(self.labels or ()) if self._names is None else self._label_of.items()
         place_of = {label: place for place, label in listed}
         return [place_of[label] for label in labels]
 
@@ -273,8 +273,8 @@ class Scores:
         count = checked_integer(
             "count", count, "the number of highest scores to return", error=InvalidRequest
         )
-        kept = _highest(values, count, self._tie_rank)
-        return kept, values[kept]
+        places = _highest(values, count, self._tie_rank)
+        return places, values[places]
 
     def __len__(self) -> int:
         return self.size
@@ -312,14 +312,14 @@ def _require_looked_up(second: object, labels: object) -> None:
         )
 
 
-def _of(labels: Sequence[Label], found: Scores) -> Scores:
+def _of(labels: Sequence[Label], scores: Scores) -> Scores:
     """Return the scores of a look, if it was at these candidates."""
-    if found.labels != tuple(labels) or found.domain != "public":
+    if scores.labels != tuple(labels) or scores.domain != "public":
         raise InvalidScores(
             "the second look returned scores of other candidates than it was called with, or"
             " not as public"
         )
-    return found
+    return scores
 
 
 @final
@@ -376,9 +376,9 @@ class SecondLook:
             InvalidScores: they are not for these labels in a public domain.
             SensitivityMismatch: they declare more than this look's `sensitivity`.
         """
-        found = _of(labels, self.score(list(labels)))
-        self.sensitivity.require(found.sensitivity)
-        return found
+        scores = _of(labels, self.score(list(labels)))
+        self.sensitivity.require(scores.sensitivity)
+        return scores
 
     def counted(self, labels: Sequence[Label], sensitivity: Sensitivity) -> tuple[Scores, float]:
         """Return scores of these candidates with users clipped among them, and the clipped total.
@@ -392,13 +392,13 @@ class SecondLook:
         """
         if self.count is None:
             raise InvalidScores("this second look cannot count. Give SecondLook(..., count=)")
-        found, lost = self.count(list(labels))
-        sensitivity.require(_of(labels, found).sensitivity)
+        scores, lost = self.count(list(labels))
+        sensitivity.require(_of(labels, scores).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores(
                 "the second look returned no number >= 0 for the total that the clip takes away"
             )
-        return found, float(lost)
+        return scores, float(lost)
 
     def weighed(self, labels: Sequence[Label], norm: float) -> Floats:
         """Return (n,) **private** sums of users' weights of these candidates, in score units.
@@ -435,9 +435,9 @@ def _highest(values: Numbers, count: int, tie_rank: Integers | None) -> Integers
         bound = _reached(values, count)
         above = np.flatnonzero(values > bound)
         if len(above) >= count:
-            kept = values[above]
-            bound = np.partition(kept, len(kept) - count)[len(kept) - count]
-            above = above[kept > bound]
+            top = values[above]
+            bound = np.partition(top, len(top) - count)[len(top) - count]
+            above = above[top > bound]
         candidates = np.concatenate([above, _equal(values, bound, count - len(above), tie_rank)])
     ties = candidates if tie_rank is None else tie_rank[candidates]
     # Ascending order read backwards: -x would overflow at the smallest integer.

@@ -77,10 +77,10 @@ class Outcome:
         """Return the items, and the cell between `edges` of each of the values at these places."""
         if self.values is None or not places:
             return self.chosen
-        held = [self.values[place] for place in places if place < len(self.values)]
+        values = [self.values[place] for place in places if place < len(self.values)]
         bars = [-np.inf, *edges.tolist(), np.inf]
         return self.chosen, tuple(
-            (bars[at], bars[at + 1]) for at in np.searchsorted(edges, held, side="right").tolist()
+            (bars[at], bars[at + 1]) for at in np.searchsorted(edges, values, side="right").tolist()
         )
 
 
@@ -133,11 +133,11 @@ class Selection(Frozen, Sectioned):
     def _names_what_it_selects(self) -> Self:
         if self.labels is None and self.positions is None:
             object.__setattr__(self, "positions", ())
-        for name, given in (("labels", self.labels), ("values", self.values)):
+        for name, entries in (("labels", self.labels), ("values", self.values)):
             if (
-                given is not None
+                entries is not None
                 and self.positions is not None
-                and len(given) != len(self.positions)
+                and len(entries) != len(self.positions)
             ):
                 raise ValueError(f"{name} must have one entry per index")
         if self.groups is not None and len(self.groups) != len(self):
@@ -160,19 +160,19 @@ class Selection(Frozen, Sectioned):
         places: dict[Label, list[int]] = {}
         for place, group in enumerate(self.groups):
             places.setdefault(group, []).append(place)
-        return {group: self._of(held) for group, held in places.items()}
+        return {group: self._of(own_places) for group, own_places in places.items()}
 
     def _of(self, places: list[int]) -> Self:
         """Return the selection at these places, complete as far as is known."""
-        kept = {
-            name: None if held is None else tuple(held[place] for place in places)
-            for name, held in (
+        columns = {
+            name: None if column is None else tuple(column[place] for place in places)
+            for name, column in (
                 ("positions", self.positions),
                 ("values", self.values),
                 ("labels", self.labels),
             )
         }
-        return self.model_copy(update={**kept, "groups": None, "requested": None})
+        return self.model_copy(update={**columns, "groups": None, "requested": None})
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -282,7 +282,7 @@ class Selection(Frozen, Sectioned):
 
     def sections(self) -> Iterator[Section]:
         """Return the columns that hold something, and why the selection is not complete."""
-        cells = {name: held for name, held in self.columns().items() if set(held) != {None}}
+        cells = {name: column for name, column in self.columns().items() if set(column) != {None}}
         yield Section(
             "Selection",
             heads=list(cells),
@@ -331,8 +331,8 @@ class Selections(Sequence[Selection]):
         self.indices: Integers = indices
         self.values: Floats | None = values
         if complete is None:
-            found = (indices >= 0).sum(axis=1)
-            complete = np.asarray(found == (found if requested is None else requested))
+            counts = (indices >= 0).sum(axis=1)
+            complete = np.asarray(counts == (counts if requested is None else requested))
         self.complete: Flags = complete
         self._ordered, self._requested, self._reason = ordered, requested, reason
 
@@ -358,12 +358,12 @@ class Selections(Sequence[Selection]):
         return self._rows(slice(None), values)
 
     def _rows(self, rows: slice, values: Floats | None) -> Self:
-        stated: Any = {
+        fields: Any = {
             "ordered": self._ordered,
             "requested": self._requested,
             "reason": self._reason,
         }
-        return type(self)(self.indices[rows], complete=self.complete[rows], values=values, **stated)
+        return type(self)(self.indices[rows], complete=self.complete[rows], values=values, **fields)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -404,30 +404,30 @@ class Tabled(ABC):
         return _polars(self.columns())
 
 
-def _pandas(held: dict[str, tuple[Any, ...]]) -> Any:
-    _needed("pandas", "pandas")
-    return _arrow(held).to_pandas()
+def _pandas(columns: dict[str, tuple[Any, ...]]) -> Any:
+    _import_extra("pandas", "pandas")
+    return _arrow(columns).to_pandas()
 
 
-def _polars(held: dict[str, tuple[Any, ...]]) -> Any:
-    return _needed("polars", "polars").from_arrow(_arrow(held))
+def _polars(columns: dict[str, tuple[Any, ...]]) -> Any:
+    return _import_extra("polars", "polars").from_arrow(_arrow(columns))
 
 
-def _arrow(held: dict[str, tuple[Any, ...]]) -> Any:
-    arrow = _needed("pyarrow", "arrow")
+def _arrow(columns: dict[str, tuple[Any, ...]]) -> Any:
+    arrow = _import_extra("pyarrow", "arrow")
     types = {"rank": arrow.int64()} | dict.fromkeys(
         ("value", "users", "score", "low", "high"), arrow.float64()
     )
     return arrow.table(
         [
             arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name)
-            for name, cells in held.items()
+            for name, cells in columns.items()
         ],
-        names=list(held),
+        names=list(columns),
     )
 
 
-def _needed(module: str, extra: str) -> Any:
+def _import_extra(module: str, extra: str) -> Any:
     """Import a library, or raise MissingExtra, which names the extra that brings it."""
     try:
         return importlib.import_module(module)

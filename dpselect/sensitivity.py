@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import RelationMismatch
-from accounting.arguments import shown
+from accounting.arguments import quote
 from accounting.frozen import Count, Frozen, Positive
 from accounting.numbers import Floats
 from accounting.relations import Relation
@@ -117,7 +117,7 @@ class Sensitivity(Frozen):
             raise InvalidMechanism(
                 f"norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)"
             )
-        one = cls(
+        single = cls(
             linf=1.0,
             l0=items_per_user,
             uniform=True,
@@ -125,12 +125,12 @@ class Sensitivity(Frozen):
             l2=clip if norm == "l2" else None,
         )
         if relation == "add_remove":
-            return one
-        l1 = None if one.l1 is None else 2 * one.l1
-        l2 = None if one.l2 is None else sqrt_up(2 * Fraction(one.l2) ** 2)
+            return single
+        l1 = None if single.l1 is None else 2 * single.l1
+        l2 = None if single.l2 is None else sqrt_up(2 * Fraction(single.l2) ** 2)
         return cls(
-            linf=one.linf,
-            l0=None if one.l0 is None else 2 * one.l0,
+            linf=single.linf,
+            l0=None if single.l0 is None else 2 * single.l0,
             relation=relation,
             l1=l1,
             l2=l2,
@@ -183,19 +183,19 @@ class Sensitivity(Frozen):
     def _implied(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        held = dict(data)
-        if held.get("relation") == "replace_one":
-            held.setdefault("monotone", False)
-        norms = [held[name] for name in ("l1", "l2") if held.get(name) is not None]
-        stated = [*norms, held["linf"]] if "linf" in held else norms
+        fields = dict(data)
+        if fields.get("relation") == "replace_one":
+            fields.setdefault("monotone", False)
+        norms = [fields[name] for name in ("l1", "l2") if fields.get(name) is not None]
+        bounds = [*norms, fields["linf"]] if "linf" in fields else norms
         # No score changes by more than l1 or l2. What is not a number > 0 is left for its own field
         # to refuse.
         if norms and all(
             isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
-            for value in stated
+            for value in bounds
         ):
-            held["linf"] = min(stated)
-        return held
+            fields["linf"] = min(bounds)
+        return fields
 
     @model_validator(mode="after")
     def _can_hold(self) -> Self:
@@ -257,8 +257,8 @@ class Sensitivity(Frozen):
         return min(bounds)
 
     def _touched(self, count: int | None) -> int | None:
-        stated = [number for number in (count, self.l0) if number is not None]
-        return min(stated) if stated else None
+        numbers = [number for number in (count, self.l0) if number is not None]
+        return min(numbers) if numbers else None
 
     @property
     def items_alone(self) -> int | None:
@@ -280,8 +280,8 @@ class Sensitivity(Frozen):
             shares = self.l1 / (users * items)
         if self.uniform and self.l2 is not None:
             shares = np.minimum(shares, self.l2 / np.sqrt(users * items))
-        found = np.minimum(self.linf, shares * _PER_ITEM_UP)
-        return np.asarray(found) if isinstance(items, np.ndarray) else float(found)
+        most = np.minimum(self.linf, shares * _PER_ITEM_UP)
+        return np.asarray(most) if isinstance(items, np.ndarray) else float(most)
 
     @property
     def _halved(self) -> bool:
@@ -324,7 +324,7 @@ def _end(field: str, value: object) -> Fraction:
             return Fraction(value if isinstance(value, Fraction | int) else float(value))
     except (ValueError, OverflowError):
         pass  # not finite
-    raise InvalidMechanism(f"{field}={shown(value)} must be a finite number, with low <= 0 < high")
+    raise InvalidMechanism(f"{field}={quote(value)} must be a finite number, with low <= 0 < high")
 
 
 def _checked(items: int) -> int:

@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike
 from accounting import Curve
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
-from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
-from accounting.ledger.request import Chargeable, require_known
+from accounting.ledger import AlreadyCharged, ChargeOptions, Dataset, Ledger, Receipt
+from accounting.ledger.request import Chargeable, require_keywords
 from accounting.process_state import ProcessState
 from accounting.relations import Relation
 from accounting.remaining import Remaining, Totals
@@ -51,8 +51,8 @@ Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 class ChargeScope(TypedDict, total=False):
     """Keywords of a session: on whose behalf and for which periods everything is charged.
 
-    They are those of `accounting.ledger.Terms`. Several periods under add_remove, read together,
-    are charged for counts of whole users, or at the cost of replace_one.
+    They are those of `accounting.ledger.ChargeOptions`. Several periods under add_remove, read
+    together, are charged for counts of whole users, or at the cost of replace_one.
     """
 
     period: str | Sequence[str] | None
@@ -66,8 +66,8 @@ class ChargeScope(TypedDict, total=False):
 class ChargeMetadata(TypedDict, total=False):
     """Keywords of every release, written to the ledger in clear: include no private data.
 
-    They are those of `accounting.ledger.Terms`. A second release under a key is refused, because
-    the first may have been seen.
+    They are those of `accounting.ledger.ChargeOptions`. A second release under a key is refused,
+    because the first may have been seen.
     """
 
     key: str | None
@@ -158,7 +158,7 @@ class Session:
     """
 
     def __init__(self, ledger: Ledger, dataset: str, **behalf: Unpack[ChargeScope]) -> None:
-        require_known(behalf, ChargeScope)
+        require_keywords(behalf, ChargeScope)
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
                 f"ledger must be an accounting.Ledger, not {type(ledger).__name__}. Open one with"
@@ -168,10 +168,10 @@ class Session:
         self._dataset = ledger.dataset(dataset)
         self._period, self._actor = behalf.get("period"), behalf.get("actor")
         # Several periods are charged for whole counts: of what `_require_covered` lets through.
-        self._behalf: Terms = {
+        self._behalf: ChargeOptions = {
             "period": self._period,
             "actor": self._actor,
-            **cast(Terms, behalf),
+            **cast(ChargeOptions, behalf),
             "across": "whole_counts",
         }
 
@@ -191,7 +191,7 @@ class Session:
         return self._dataset
 
     @property
-    def terms(self) -> Terms:
+    def charge_options(self) -> ChargeOptions:
         """Keywords of every charge as `Ledger.charge` takes them: its scope and its periods."""
         return self._behalf
 
@@ -228,9 +228,9 @@ class Session:
         if isinstance(whole := _whole(item), Mechanism):
             _settled(whole, pay)
         self._require_covered(item, _LATER)
-        terms: Terms = {**self._behalf, "count": count, "key": key}
+        options: ChargeOptions = {**self._behalf, "count": count, "key": key}
         paid = self._ledger.check(
-            self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **terms
+            self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **options
         )
         if paid is not None and not (resumes and paid.state != "released"):
             self.require_new(paid)
@@ -256,20 +256,21 @@ class Session:
             item: a mechanism. For releases that run elsewhere, a curve proved for the dataset's
                 relation, or dp-accounting's event.
             one_by_one: False counts runs that are charged now as one item, as `select_many` and
-                `schedule` do. A plan for all of the budget is priced by the best accounting, which
+                `schedule` do. A plan for all of the budget is charged by the best accounting, which
                 nothing else may then share. True counts releases that are charged one after the
                 other, as `select` does, and returns a `Remaining`, which says what runs out first
                 and what to change.
         """
-        terms = self._behalf
+        options = self._behalf
         if isinstance(item, Mechanism):
             self._require_covered(item, _LATER)
         else:
-            terms = {**terms, "across": None}  # which a mechanism alone can declare
+            options = {**options, "across": None}  # which a mechanism alone can declare
         if one_by_one:
-            return self._ledger.affordable(self._dataset.name, item, **terms)
+            return self._ledger.affordable(self._dataset.name, item, **options)
         return min(
-            left.as_one_plan() for left in self._ledger.room(self._dataset.name, item, **terms)
+            remaining.as_one_plan()
+            for remaining in self._ledger.room(self._dataset.name, item, **options)
         )
 
     def select(
@@ -346,8 +347,8 @@ class Session:
         self._require_covered(item, scores)
 
         def drawn(_: Receipt) -> tuple[T, str | None]:
-            found = draw()
-            return found, None if keep is None else keep(found)
+            result = draw()
+            return result, None if keep is None else keep(result)
 
         return self._release(item, 1, notes, drawn, spent)
 
@@ -441,10 +442,10 @@ class Session:
         item = Guarantee.of(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
-        made = self._ledger.reserve(
-            self._dataset.name, item, expires_in=expires_in, **self.terms_of(1, notes)
+        receipt = self._ledger.reserve(
+            self._dataset.name, item, expires_in=expires_in, **self.charge_options_of(1, notes)
         )
-        receipt = self.require_new(made)
+        receipt = self.require_new(receipt)
         return Schedule(self, receipt.key, item)
 
     def _release(
@@ -459,7 +460,7 @@ class Session:
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
         receipt = (ledger.reserve if spent else ledger.charge)(
-            name, item, **self.terms_of(count, notes)
+            name, item, **self.charge_options_of(count, notes)
         )
         key = receipt.key if again else self.require_new(receipt).key
         if receipt.state == "reserved":
@@ -513,14 +514,14 @@ class Session:
             " bound, no clip, no sums), or release each period by itself"
         )
 
-    def terms_of(self, count: int, notes: ChargeMetadata) -> Terms:
+    def charge_options_of(self, count: int, notes: ChargeMetadata) -> ChargeOptions:
         """Return the keywords of a charge: its scope and these notes.
 
         Refused while a run of `RepeatAndSelect` is under way.
         """
         RepeatAndSelect._require_none_running()
-        require_known(notes, ChargeMetadata)
-        return {**self._behalf, **cast(Terms, notes), "count": count}
+        require_keywords(notes, ChargeMetadata)
+        return {**self._behalf, **cast(ChargeOptions, notes), "count": count}
 
     @staticmethod
     def require_new(receipt: Receipt) -> Receipt:
@@ -553,10 +554,12 @@ class Schedule:
     def __init__(self, session: Session, key: str, item: Guarantee) -> None:
         self._session, self._ledger, self._dataset = session, session._ledger, session._dataset.name
         self._key, self._actor = key, session._actor
-        left: Counter[Mechanism] = Counter()
+        remaining: Counter[Mechanism] = Counter()
         for count, mechanism in item.parts:
-            left[mechanism] += count
-        self._kept = ProcessState(left, owner="this schedule", remedy="reserve one per process")
+            remaining[mechanism] += count
+        self._kept = ProcessState(
+            remaining, owner="this schedule", remedy="reserve one per process"
+        )
 
     @property
     def key(self) -> str:
@@ -564,7 +567,7 @@ class Schedule:
         return self._key
 
     @property
-    def left(self) -> dict[Mechanism, int]:
+    def remaining(self) -> dict[Mechanism, int]:
         """Number of remaining runs of each mechanism."""
         return dict(self._kept.value)
 
@@ -581,13 +584,13 @@ class Schedule:
         RepeatAndSelect._require_none_running()
         _require_mechanism(mechanism).check(scores)
         self._session._require_covered(mechanism, scores)
-        with self._kept.locked() as left:
-            if left[mechanism] < 1:
+        with self._kept.locked() as remaining:
+            if remaining[mechanism] < 1:
                 raise InvalidRequest(
                     f"the plan has no remaining run of {mechanism!r}. Charge an unplanned run"
                     " by Session.select"
                 )
-            self._kept.value = left - Counter([mechanism])
+            self._kept.value = remaining - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
         drawn = mechanism.select(scores)
         self._ledger.release(self._dataset, self._key, actor=self._actor)
@@ -617,18 +620,18 @@ def _whole(item: Chargeable) -> Chargeable:
     return item.item if isinstance(item, BoundItem) else item
 
 
-def _require_mechanism(given: object) -> Mechanism:
-    """Return `given`, if it is a mechanism.
+def _require_mechanism(item: object) -> Mechanism:
+    """Return `item`, if it is a mechanism.
 
     Raises:
         InvalidRequest: it is another object.
     """
-    if not isinstance(given, Mechanism):
+    if not isinstance(item, Mechanism):
         raise InvalidRequest(
             "a configured mechanism is needed, dpselect.CanonicalTopK(k=10, epsilon=1) for"
-            f" example, not {type(given).__name__}"
+            f" example, not {type(item).__name__}"
         )
-    return given
+    return item
 
 
 def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
@@ -649,7 +652,8 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
 
     def spent(drawn: Selection | Selections) -> Curve:
         each = Counter(
-            mechanism.cost_of(one) for one in ([drawn] if isinstance(drawn, Selection) else drawn)
+            mechanism.cost_of(selection)
+            for selection in ([drawn] if isinstance(drawn, Selection) else drawn)
         )
         return Composed.of([(times, curve) for curve, times in each.items()])
 

@@ -246,7 +246,7 @@ def _explanations() -> Iterator[str]:
     yield "  NETFLIX, k=100: " + ", ".join(f"{p:.3f}" for p in textbook)
     yield (
         "- canonical 1/2 with the real gap scores the true set by (x_[k] - x_[k+1])/2, where the"
-        " paper scores it 0: same price."
+        " paper scores it 0: same cost."
     )
     yield (
         "- tied counts (MEDCOST): the exact set is the one that the fixed tie order names, so no"

@@ -1,4 +1,4 @@
-"""What the five papers print, and what their mechanisms give here under a price that is proved.
+"""What the five papers print, and what their mechanisms give here under a cost that is proved.
 
 Figures are quoted from the papers; sentences are not. Data sets that are not at hand are said to be
 so.

@@ -3,7 +3,7 @@
     python notebooks/pate_digits.py [--size small|full]
 
 Private digits are split among teachers, each teacher votes for one class of every public digit,
-GNMax or ConfidentGNMax releases labels, and a student learns from those labels alone. Price:
+GNMax or ConfidentGNMax releases labels, and a student learns from those labels alone. Cost:
 (epsilon, delta) for all rounds together, under replace_one on ballots.
 """
 
@@ -62,7 +62,7 @@ class Outcome:
     """What one labeling run came to.
 
     Attributes:
-        epsilon: the price of all rounds, at DELTA, nats.
+        epsilon: the cost of all rounds, at DELTA, nats.
         accuracy: of the released labels; NaN if there are none.
         answered: share of the rounds that got a label.
         student: accuracy of the student on the test digits.
@@ -119,12 +119,12 @@ def labeled(digits: Digits, mechanism: Any, rng: np.random.Generator) -> Outcome
     selections = mechanism.select_many(pate.Ballots(digits.ballots), rng=rng)
     found: NDArray[np.int64] = selections.indices[:, 0]
     kept = found >= 0
-    price = (len(found) * mechanism.curve).epsilon(DELTA)
+    cost = (len(found) * mechanism.curve).epsilon(DELTA)
     accuracy = (
         float((found[kept] == digits.true[kept]).mean()) if kept.any() else float("nan")
     )
     return Outcome(
-        price, accuracy, float(kept.mean()), student_accuracy(digits, found, kept)
+        cost, accuracy, float(kept.mean()), student_accuracy(digits, found, kept)
     )
 
 
@@ -189,7 +189,7 @@ def tables(size: Size = "full") -> Iterator[str]:
         f" mean±sd of {plan.seeds} seeds"
     )
     yield (
-        f"  {'mechanism':<16}{'budget':>8}{'price':>10}{'released':>14}{'student':>14}{'answered':>14}"
+        f"  {'mechanism':<16}{'budget':>8}{'cost':>10}{'released':>14}{'student':>14}{'answered':>14}"
     )
     for name, epsilon, outcomes in runs(plan):
         yield _row(name, epsilon, outcomes)

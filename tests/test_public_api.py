@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accounting.curves.base import CURVES
-from accounting.report import cited_by, stated_theorems
+from accounting.report import cited_by, theorem_texts
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,4 +104,4 @@ def test_what_a_member_cites_is_a_theorem() -> None:
     kinds = {**CURVES.members(), **members()}
     cited = {name for member in kinds.values() for name in cited_by(member)}
     assert len(cited) > 30
-    assert [name for name, places in stated_theorems(cited) if not places] == []
+    assert [name for name, places in theorem_texts(cited) if not places] == []

@@ -53,7 +53,7 @@ def adaptive_composition(
             f" {type(steps).__name__}. Put it in a list"
         )
     checked_integer("cells", cells, "of the grid in one range")
-    target, counted, plan, bad = check_delta(delta), [], [], []
+    target, steps_of, plan, bad = check_delta(delta), [], [], []
     for item in steps:
         curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
         if not isinstance(curve, Curve):
@@ -62,27 +62,27 @@ def adaptive_composition(
             )
         if checked_integer("count", count, "how many times a step is repeated", least=0) > 0:
             losses = _losses(curve)
-            counted.append((int(count), curve))
+            steps_of.append((int(count), curve))
             bad.append((int(count), losses.added))
             plan += [(count * n, loss) for n, loss in losses.steps]
-    whole, added = Composed.of(counted), decimal_sum(bad)
-    kept = math.nextafter(target - added, 0.0) if added else target
-    if not plan or kept <= 0:
+    whole, added = Composed.of(steps_of), decimal_sum(bad)
+    core_delta = math.nextafter(target - added, 0.0) if added else target
+    if not plan or core_delta <= 0:
         return math.inf if max(added, whole.delta0) > target else whole.core_epsilon
-    if kept < _LEAST_DELTA:
+    if core_delta < _LEAST_DELTA:
         raise InvalidArgument(
-            f"delta={kept!r} must be at least {_LEAST_DELTA:g} here. For smaller ones, use"
+            f"delta={core_delta!r} must be at least {_LEAST_DELTA:g} here. For smaller ones, use"
             " Curve.epsilon"
         )
     # An epsilon beyond which no more than a small share of delta is left.
-    renyi = rdp_to_epsilon(whole.rdp, kept * _BEYOND, whole.table_orders).value
+    renyi = rdp_to_epsilon(whole.rdp, core_delta * _BEYOND, whole.table_orders).value
     reach = min(whole.core_epsilon, renyi) if math.isfinite(renyi) else whole.core_epsilon
-    negligible = max(kept * _TAIL / sum(count for count, _ in plan), 1e-300)
+    negligible = max(core_delta * _TAIL / sum(count for count, _ in plan), 1e-300)
     interval = _interval(plan, cells)
-    found = solved(
+    epsilon = solved(
         tuple(plan), interval, negligible, math.ceil(reach / interval) + 1
-    ).epsilon_upper(kept)
-    return min(found, whole.core_epsilon) if whole.delta0 <= target else found
+    ).epsilon_upper(core_delta)
+    return min(epsilon, whole.core_epsilon) if whole.delta0 <= target else epsilon
 
 
 def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:

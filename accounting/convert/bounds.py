@@ -88,19 +88,19 @@ def best_epsilon(curve: ConvertibleCurve, delta: float, *, thorough: bool = Fals
     Raises:
         InvalidArgument: delta is not in [0, 1).
     """
-    found = _winner(_epsilons(curve, check_delta(delta)))
-    if thorough and found.value > 0 and (recursion := _recursion(curve, delta)) is not None:
+    best = _winner(_epsilons(curve, check_delta(delta)))
+    if thorough and best.value > 0 and (recursion := _recursion(curve, delta)) is not None:
         return _winner(
             iter(
                 (
-                    found,
+                    best,
                     Bound(
                         recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"
                     ),
                 )
             )
         )
-    return found
+    return best
 
 
 def best_delta(curve: ConvertibleCurve, epsilon: float, *, thorough: bool = False) -> Bound:
@@ -113,15 +113,11 @@ def best_delta(curve: ConvertibleCurve, epsilon: float, *, thorough: bool = Fals
     Raises:
         InvalidArgument: epsilon is negative or not finite.
     """
-    found = _winner(_deltas(curve, check_epsilon(epsilon)))
-    if (
-        thorough
-        and found.value > curve.delta0
-        and (recursion := _recursion(curve, 1.0)) is not None
-    ):
+    best = _winner(_deltas(curve, check_epsilon(epsilon)))
+    if thorough and best.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
         value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
-        return _winner(iter((found, Bound(max(LEAST_DELTA, value), "adaptive"))))
-    return found
+        return _winner(iter((best, Bound(max(LEAST_DELTA, value), "adaptive"))))
+    return best
 
 
 def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], float]:
@@ -136,14 +132,16 @@ def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], fl
         return lambda at: best_delta(curve, at).value
 
     def smallest(at: float) -> float:
-        found = [1.0] if closed is None else [closed(at)]
+        deltas = [1.0] if closed is None else [closed(at)]
         if curve.core_epsilon <= at:
-            return min(*found, curve.delta0)
+            return min(*deltas, curve.delta0)
         if composed:
-            found.append(max(LEAST_DELTA, *(delta(at) for delta in composed)))
+            deltas.append(max(LEAST_DELTA, *(delta(at) for delta in composed)))
         if recursion is not None:
-            found.append(max(LEAST_DELTA, (recursion[0].upper_at(at) + recursion[1]) * (1 + 1e-15)))
-        return min(found)
+            deltas.append(
+                max(LEAST_DELTA, (recursion[0].upper_at(at) + recursion[1]) * (1 + 1e-15))
+            )
+        return min(deltas)
 
     return smallest
 
@@ -175,10 +173,10 @@ def _epsilons(curve: ConvertibleCurve, delta: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > 0 and delta > curve.delta0
     yield Bound(curve.core_epsilon if curve.delta0 <= delta else math.inf, _sum_of(curve))
     if inside:
-        found = rdp_to_epsilon(
+        renyi = rdp_to_epsilon(
             _renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders
         )
-        yield Bound(found.value, "rdp", found.order, found.at_edge)
+        yield Bound(renyi.value, "rdp", renyi.order, renyi.at_edge)
     if delta > 0 and (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
     if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
@@ -189,9 +187,9 @@ def _deltas(curve: ConvertibleCurve, epsilon: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > epsilon
     yield Bound(1.0, "basic") if inside else Bound(curve.delta0, _sum_of(curve))
     if inside:
-        found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
-        value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
-        yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
+        renyi = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+        value = max(LEAST_DELTA, min(1.0, curve.delta0 + renyi.value))
+        yield Bound(value, "rdp", renyi.order, renyi.at_edge and value > LEAST_DELTA)
     if (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(
             max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directed())), "pld"
@@ -222,8 +220,8 @@ def _composable(curve: ConvertibleCurve) -> Losses | None:
     A closed-form profile is as good, unless it is a minimum of profiles, which the pair's convex
     hull beats.
     """
-    found = curve.losses()
-    if found is None or not can_compose(losses := coarsen_losses(found)):
+    curve_losses = curve.losses()
+    if curve_losses is None or not can_compose(losses := coarsen_losses(curve_losses)):
         return None
     hulled = any(isinstance(loss, Hull) for _, loss in losses.steps)
     return losses if hulled or curve.profile(0.0) is None else None

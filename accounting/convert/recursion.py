@@ -40,10 +40,10 @@ _TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
     """Return `values` with `left` entries before and `right` entries after them."""
-    ahead = np.concatenate([values, np.full(right, values[-1])])
-    reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), values[-1])])[left:0:-1]
+    padded = np.concatenate([values, np.full(right, values[-1])])
+    reach = np.concatenate([padded, np.full(max(0, left + 1 - len(padded)), values[-1])])[left:0:-1]
     g = np.arange(left, 0, -1) * interval
-    return np.concatenate([-np.expm1(-g) + np.exp(-g) * reach, ahead])
+    return np.concatenate([-np.expm1(-g) + np.exp(-g) * reach, padded])
 
 
 class _Pieces(NamedTuple):
@@ -51,13 +51,13 @@ class _Pieces(NamedTuple):
 
     Within a piece, g - t stays in one cell of the grid, and so does g - t + width. In u = e^-t the
     piece runs from `start` to start + length. The first cell starts `back` + 1 entries before g, at
-    u = start - gap1; the second ends `ahead` entries after g and starts at u = start - gap2. The
-    length of a cell in u is 1/slope, and `weight` is p at u = start. All but `back` and `ahead` are
-    columns.
+    u = start - gap1; the second ends `forward` entries after g and starts at u = start - gap2. The
+    length of a cell in u is 1/slope, and `weight` is p at u = start. All but `back` and `forward`
+    are columns.
     """
 
     back: Integers
-    ahead: Integers
+    forward: Integers
     start: Floats
     length: Floats
     gap1: Floats
@@ -98,7 +98,7 @@ class RangeStep:
         The mean over a piece is const - k1 u - k2/u.
         """
         low1, high1 = (windows[zero - piece.back - s] for s in (1, 0))
-        low2, high2 = (windows[zero + piece.ahead - s] for s in (1, 0))
+        low2, high2 = (windows[zero + piece.forward - s] for s in (1, 0))
         slope1, slope2 = (high1 - low1) * piece.slope1, (high2 - low2) * piece.slope2
         a, b = -1 / math.expm1(-self.width), 1 / math.expm1(self.width)
         first, second = low1 + slope1 * piece.gap1, low2 + slope2 * piece.gap2
@@ -125,13 +125,13 @@ def _pieces(width: float, interval: float) -> _Pieces:
     breaks[-1] = width
     t0, t1 = breaks[:-1, None], breaks[1:, None]
     middle = (t0 + t1) / 2
-    back, ahead = np.floor(middle / interval), np.ceil((width - middle) / interval)
+    back, forward = np.floor(middle / interval), np.ceil((width - middle) / interval)
     start, length = np.exp(-t1), -np.exp(-t0) * np.expm1(t0 - t1)
-    low1, low2 = (back + 1) * interval, width - (ahead - 1) * interval
+    low1, low2 = (back + 1) * interval, width - (forward - 1) * interval
     cell = -math.expm1(-interval)
     return _Pieces(
         back[:, 0].astype(np.int64),
-        ahead[:, 0].astype(np.int64),
+        forward[:, 0].astype(np.int64),
         start,
         length,
         gap1=-start * np.expm1(t1 - low1),
@@ -164,10 +164,10 @@ class PairStep:
         below, above = np.cumsum(pmf.mass), np.cumsum(pmf.mass[::-1])
         first = int(np.searchsorted(below, negligible, side="right"))
         last = max(first, len(below) - 1 - int(np.searchsorted(above, negligible, side="right")))
-        kept = pmf.mass[first : last + 1].copy()
-        kept[0] += float(np.sum(pmf.mass[:first]))
+        mass = pmf.mass[first : last + 1].copy()
+        mass[0] += float(np.sum(pmf.mass[:first]))
         cut = float(np.sum(pmf.mass[last + 1 :])) * (1 + 1e-9)
-        return PairStep(interval, pmf.low + first, kept, pmf.infinity + cut)
+        return PairStep(interval, pmf.low + first, mass, pmf.infinity + cut)
 
     def upper(self, values: Floats) -> Floats:
         """Return bounds (n,) on delta_{j-1} from bounds (n,) on delta_j."""

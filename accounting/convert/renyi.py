@@ -88,21 +88,21 @@ def rdp_to_delta(
     # Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on
     # bounds below 1e-16.
     def log_delta(orders: Floats, bounds: Floats) -> Floats:
-        found = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-        return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, found, -np.inf))
+        logs = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
+        return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, logs, -np.inf))
 
     best = _best(rdp, table_orders, log_delta, 1.0)
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
-    found = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
+    result = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
     # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the
     # Kullback-Leibler divergence.
     bound = float(_checked(rdp(_COARSE[:1]))[0])
     variation = min(1.0, math.sqrt(-math.expm1(-bound)) * FEW_UP)
     return (
         _Conversion(variation, float(_COARSE[0]), at_edge=False)
-        if variation < found.value
-        else found
+        if variation < result.value
+        else result
     )
 
 
@@ -167,8 +167,8 @@ def _best(
 def _between(orders: Floats, values: Floats) -> Floats:
     """Orders between the neighbors of the best one."""
     best = int(np.argmin(values))
-    around = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
-    return 1 + np.geomspace(around[0] - 1, around[1] - 1, _FINE_POINTS)[1:-1]
+    ends = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
+    return 1 + np.geomspace(ends[0] - 1, ends[1] - 1, _FINE_POINTS)[1:-1]
 
 
 def _vertex(orders: Floats, values: Floats) -> Floats:
@@ -205,9 +205,9 @@ def _epsilon_at(orders: Floats, bounds: Floats, delta: float) -> Floats:
 
     The latter is the inequality of Bretagnolle and Huber.
     """
-    found = bounds + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
+    epsilons = bounds + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     covered = delta**2 * (1 - 1e-15) + np.expm1(-bounds) > 0
-    padded = found + _pad(orders, bounds, delta)
+    padded = epsilons + _pad(orders, bounds, delta)
     return np.where(np.isinf(bounds), np.inf, np.where(covered, 0.0, np.maximum(padded, 0.0)))
 
 
@@ -229,15 +229,15 @@ def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) 
     Between two orders the chord bounds it, because divergence times (order - 1) is convex in the
     order.
     """
-    x, found = RHO_ORDERS, divergences(1 + RHO_ORDERS)
-    moments = x * found
+    x, values = RHO_ORDERS, divergences(1 + RHO_ORDERS)
+    moments = x * values
     slope = np.diff(moments) / np.diff(x)
     start = moments[:-1] - slope * x[:-1]  # of the chord, at order 1
     with np.errstate(invalid="ignore", divide="ignore"):
         highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
     at = np.clip(highest, x[:-1], x[1:])
     inside = float(((slope * at + start) / (at * (1 + at))).max()) * SUM_UP
-    return max(float(found[0]), inside, epsilon / float(x[-1]))
+    return max(float(values[0]), inside, epsilon / float(x[-1]))
 
 
 # sinh(x) sinh(y) stays far from overflow below this sum of arguments.

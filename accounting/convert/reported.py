@@ -74,11 +74,11 @@ class PlanConverter:
     def epsilon(self, delta: float) -> Reported:
         """Return the epsilon to report at `delta` in [0, 1)."""
         proved = best_epsilon(self.plan, delta, thorough=True)
-        kept = delta - self.plan.delta0
-        figures = [self._renyi("compute_epsilon", kept, proved.order)] if kept > 0 else []
+        core = delta - self.plan.delta0
+        figures = [self._renyi("compute_epsilon", core, proved.order)] if core > 0 else []
         if delta > 0 and self._distribution is not None:  # at 0 it states where its grid ends
             figures.append(_figure(self._distribution.get_epsilon_for_delta, delta))
-        return self._decide(proved, figures, kept)
+        return self._decide(proved, figures, core)
 
     def delta(self, epsilon: float) -> Reported:
         """Return the delta to report at `epsilon` >= 0 (nats)."""
@@ -89,12 +89,12 @@ class PlanConverter:
             figures.append(_figure(self._distribution.get_delta_for_epsilon, epsilon))
         return self._decide(proved, figures, proved.value - self.plan.delta0)
 
-    def _decide(self, proved: Bound, figures: list[float | None], kept: float) -> Reported:
+    def _decide(self, proved: Bound, figures: list[float | None], core: float) -> Reported:
         theirs = min((figure for figure in figures if figure is not None), default=None)
         if theirs is None:
             return Reported(proved.value, proved, None, "no_figure")
         if theirs > proved.value * _MARGIN:
-            why = self._reason(proved, kept)
+            why = self._reason(proved, core)
         else:
             why = (
                 "agreed"
@@ -104,11 +104,11 @@ class PlanConverter:
         value = max(theirs, proved.value) if why in ("agreed", "unexplained") else proved.value
         return Reported(value, proved, theirs, why)
 
-    def _reason(self, proved: Bound, kept: float) -> Why:
+    def _reason(self, proved: Bound, core: float) -> Why:
         """Return the reason why the proved bound may be lower than dp-accounting's figure."""
         if proved.route == "adaptive":
             return "recursion"
-        if kept <= _RESOLUTION * (_CUTS + sum(count for count, _ in self._losses.steps)):
+        if core <= _RESOLUTION * (_CUTS + sum(count for count, _ in self._losses.steps)):
             return "resolution"
         if proved.route == "profile" or (
             self._distribution is None and proved.route in ("pure", "basic")
@@ -128,8 +128,8 @@ class PlanConverter:
         # a second of imports: only where a plan is converted
         from dp_accounting.rdp import rdp_privacy_accountant
 
-        known = {*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, *self.plan.table_orders}
-        orders = np.array(sorted(known if order is None else known | {order}))
+        own_orders = {*rdp_privacy_accountant.DEFAULT_RDP_ORDERS, *self.plan.table_orders}
+        orders = np.array(sorted(own_orders if order is None else own_orders | {order}))
         with np.errstate(all="ignore"):
             bounds = self.plan.rdp(orders)
         bounds = np.where(bounds > 0, np.maximum(bounds, _LEAST_DIVERGENCE), bounds)
@@ -160,7 +160,7 @@ def _figure(convert: Callable[[float], Any], at: float) -> float | None:
     """Return dp-accounting's answer; None if it fails or is not a number."""
     try:
         with np.errstate(all="ignore"):
-            found = float(convert(at))
+            figure = float(convert(at))
     except (ArithmeticError, ValueError):
         return None
-    return found if found >= 0 else None
+    return figure if figure >= 0 else None

@@ -19,7 +19,7 @@ from accounting.frozen import Frozen
 from accounting.numbers import Floats
 from accounting.registry import Registry
 from accounting.relations import Relation
-from accounting.sections import Section, Sectioned, priced
+from accounting.sections import Section, Sectioned, cost_section
 from accounting.wording import in_words
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class Curve(Frozen, Sectioned, ABC):
         """
         return _each(
             delta,
-            lambda one: bounds.value_with_warning(bounds.best_epsilon(self, one, thorough=True)),
+            lambda value: bounds.value_with_warning(
+                bounds.best_epsilon(self, value, thorough=True)
+            ),
         )
 
     @overload
@@ -177,7 +179,7 @@ class Curve(Frozen, Sectioned, ABC):
         """
         return _each(
             epsilon,
-            lambda one: bounds.value_with_warning(bounds.best_delta(self, one, thorough=True)),
+            lambda value: bounds.value_with_warning(bounds.best_delta(self, value, thorough=True)),
         )
 
     @overload
@@ -202,7 +204,7 @@ class Curve(Frozen, Sectioned, ABC):
             >>> round(acc.GaussianDP(mu=0.2).attack(fpr=0.01), 4)
             0.0167
         """
-        return _each(fpr, lambda one: risk.attack(self, one))
+        return _each(fpr, lambda rate: risk.attack(self, rate))
 
     @final
     @property
@@ -255,7 +257,7 @@ class Curve(Frozen, Sectioned, ABC):
     @final
     def sections(self) -> Iterator[Section]:
         """Return the guarantee in words, and its epsilons at usual deltas."""
-        yield priced(
+        yield cost_section(
             type(self).__name__,
             [("guarantee", in_words(self.to_json()))],
             lambda delta: bounds.best_epsilon(self, delta, thorough=True).value,
@@ -364,21 +366,21 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
         RelationMismatch: curves are proved for different relations, so that their composition has
             no guarantee.
     """
-    stated = {
+    names = {
         relation: type(curve).__name__
         for curve in curves
         if (relation := curve.proved_for) is not None
     }
-    if len(stated) > 1:
+    if len(names) > 1:
         which = " and ".join(
             f"{name} is proved for relation={relation!r}"
-            for relation, name in sorted(stated.items())
+            for relation, name in sorted(names.items())
         )
         raise RelationMismatch(
             f"{which}, but a sum holds for one relation only. Configure both mechanisms under"
             " the same one"
         )
-    return next(iter(stated), None)
+    return next(iter(names), None)
 
 
 def _each(
@@ -394,9 +396,9 @@ def _each(
     if plain:
         return function(values)  # type: ignore[arg-type]  # which checks what it is given
     array = np.asarray(values)
-    return np.array([function(one) for one in array.ravel().tolist()], dtype=np.float64).reshape(
-        array.shape
-    )
+    return np.array(
+        [function(value) for value in array.ravel().tolist()], dtype=np.float64
+    ).reshape(array.shape)
 
 
 def counts_up(counts: Floats) -> Floats:

@@ -144,9 +144,9 @@ class BoundedRange(OneEpsilon):
     def formula(parameter: Floats, orders: Floats) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):
             rest = (orders - 1) * parameter
-            found = _rise(rest, parameter) + _rise(parameter, rest) / (orders - 1)
+            divergence = _rise(rest, parameter) + _rise(parameter, rest) / (orders - 1)
         # Where the floats end it is the pure epsilon, which no order exceeds.
-        return np.where(np.isfinite(rest + parameter), found, parameter)
+        return np.where(np.isfinite(rest + parameter), divergence, parameter)
 
     @property
     def rho(self) -> float:
@@ -345,7 +345,7 @@ class GaussianDP(OneParameter):
 
 
 def _log_ndtr(z: float) -> float:
-    """Return log P[Z <= z] without SciPy, which takes longer to import than most plans to price."""
+    """Return log P[Z <= z] without SciPy, which takes longer to import than most plans take."""
     if z > 0:
         return math.log1p(-math.erfc(z * _ROOT_HALF) / 2)
     if z > _FAR:
@@ -402,8 +402,8 @@ class GaussianMax(UnconditionalCurve):
         return 0.0 if self.candidates == 1 or self.mu == 0 else math.inf
 
     def profile(self, epsilon: float) -> float:
-        one = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
-        return min(1.0, self.candidates * one)
+        single = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
+        return min(1.0, self.candidates * single)
 
     def losses(self) -> Losses:
         """Return the pair of the union bound (Theorem P4)."""

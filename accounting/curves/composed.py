@@ -225,14 +225,14 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
     if [count for count, _ in parts] != [1, 1]:
         return None
     (_, first), (_, second) = parts
-    for known, curve in ((first, second), (second, first)):
-        if isinstance(known, Composed) and known.parts and not isinstance(curve, Composed):
+    for whole, curve in ((first, second), (second, first)):
+        if isinstance(whole, Composed) and whole.parts and not isinstance(curve, Composed):
             place = bisect.bisect_left(
-                known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1])
+                whole.parts, _sort_key(curve), key=lambda part: _sort_key(part[1])
             )
-            if place == len(known.parts) or known.parts[place][1] != curve:
+            if place == len(whole.parts) or whole.parts[place][1] != curve:
                 one_relation((first, second))
-                return (*known.parts[:place], (1, curve), *known.parts[place:])
+                return (*whole.parts[:place], (1, curve), *whole.parts[place:])
     return None
 
 
@@ -263,23 +263,24 @@ class Composed(_OfSeveral):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        found = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(
+        normal_parts = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(
             _counted(parts)
         )
-        if len(found) == 1 and found[0][0] == 1:
-            return found[0][1]
+        if len(normal_parts) == 1 and normal_parts[0][0] == 1:
+            return normal_parts[0][1]
         # What is valid and in normal form is not checked again.
         construct = BaseModel.model_construct.__func__  # type: ignore[attr-defined]
-        return cast(Composed, construct(cls, {"parts"}, parts=found))
+        return cast(Composed, construct(cls, {"parts"}, parts=normal_parts))
 
     def _rdp(self, orders: Floats) -> Floats:
-        families, others = self._by_family
+        families, other_parts = self._by_family
         total = np.zeros_like(orders)
         for family, (parameters, counts) in families.items():
             total += family.sum_rdp(parameters, counts, orders)
-        counts = counts_up(np.array([count for count, _ in others], dtype=np.float64)).tolist()
+        counts = counts_up(np.array([count for count, _ in other_parts], dtype=np.float64)).tolist()
         rest = (
-            count * curve._rdp(orders) for count, (_, curve) in zip(counts, others, strict=True)
+            count * curve._rdp(orders)
+            for count, (_, curve) in zip(counts, other_parts, strict=True)
         )
         return total + sum(rest, np.zeros_like(orders))
 
@@ -290,15 +291,15 @@ class Composed(_OfSeveral):
         The array of a class has shape (2, n): parameters and counts.
         """
         families: dict[type[OneParameter], list[tuple[float, int]]] = defaultdict(list)
-        others: list[Part] = []
+        other_parts: list[Part] = []
         for count, curve in self.parts:
             if isinstance(curve, OneParameter):
                 families[type(curve)].append((curve.parameter, count))
             else:
-                others.append((count, curve))
+                other_parts.append((count, curve))
         return {
             family: np.array(members, dtype=np.float64).T for family, members in families.items()
-        }, others
+        }, other_parts
 
     @property
     def proved_for(self) -> Relation | None:
@@ -341,23 +342,23 @@ class Composed(_OfSeveral):
 
         Parts without losses enter as one, by their Renyi bounds (P8).
         """
-        found = [(count, curve, curve.losses()) for count, curve in self.parts]
-        known = [(count, losses) for count, _, losses in found if losses is not None]
-        if len(known) == len(found):
-            return _joined(known)
-        if not known:
+        parts = [(count, curve, curve.losses()) for count, curve in self.parts]
+        plans = [(count, losses) for count, _, losses in parts if losses is not None]
+        if len(plans) == len(parts):
+            return _joined(plans)
+        if not plans:
             return None
-        rest = Composed.of([(count, curve) for count, curve, losses in found if losses is None])
+        rest = Composed.of([(count, curve) for count, curve, losses in parts if losses is None])
         loss = RenyiLoss.of(rest._rdp, rest.table_orders)
-        return None if loss is None else _joined([*known, (1, Losses(((1, loss),), rest.delta0))])
+        return None if loss is None else _joined([*plans, (1, Losses(((1, loss),), rest.delta0))])
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        found = [(count, curve.pld(interval)) for count, curve in self.parts]
-        known = [single.self_compose(count) for count, single in found if single is not None]
-        if len(known) < len(found):
+        parts = [(count, curve.pld(interval)) for count, curve in self.parts]
+        plds = [single.self_compose(count) for count, single in parts if single is not None]
+        if len(plds) < len(parts):
             return None
         return reduce(
-            lambda total, part: total.compose(part), known, Losses().to_dp_accounting(interval)
+            lambda total, part: total.compose(part), plds, Losses().to_dp_accounting(interval)
         )
 
 
@@ -416,22 +417,22 @@ class Tighter(_OfSeveral):
         return min(values)
 
     def profile(self, epsilon: float) -> float | None:
-        known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
-        return min(known, default=None)
+        values = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
+        return min(values, default=None)
 
     def losses(self) -> Losses | None:
         """Return the convex hull of the profiles if all are single steps (Theorem P4).
 
         Otherwise return the losses of the member whose steps are the smallest.
         """
-        known = [found for c in self.curves if (found := c.losses()) is not None]
-        if len(known) < 2:
-            return next(iter(known), None)
-        if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):
+        members = [plan for c in self.curves if (plan := c.losses()) is not None]
+        if len(members) < 2:
+            return next(iter(members), None)
+        if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in members):
             return Losses(
-                ((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),)
+                ((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in members))),)
             )
-        return min(known, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
+        return min(members, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
 
 
 def tighter(*curves: Curve) -> Curve:
@@ -496,18 +497,18 @@ class Parallel(_OfSeveral):
         return max(values)
 
     def profile(self, epsilon: float) -> float | None:
-        known = [curve.profile(epsilon) for curve in self.curves]
-        return None if None in known else max(cast(list[float], known))
+        values = [curve.profile(epsilon) for curve in self.curves]
+        return None if None in values else max(cast(list[float], values))
 
     def losses(self) -> Losses | None:
         """The largest of the profiles of single steps (Theorem W10).
 
         None if a part has none or is a composition, so that sums take the Renyi bounds.
         """
-        known = [found for curve in self.curves if (found := curve.losses()) is not None]
-        if len(known) < len(self.curves) or any(
-            len(losses.steps) != 1 or losses.steps[0][0] != 1 for losses in known
+        members = [plan for curve in self.curves if (plan := curve.losses()) is not None]
+        if len(members) < len(self.curves) or any(
+            len(losses.steps) != 1 or losses.steps[0][0] != 1 for losses in members
         ):
             return None
-        bounds = tuple((losses.added, losses.steps[0][1]) for losses in known)
+        bounds = tuple((losses.added, losses.steps[0][1]) for losses in members)
         return Losses(((1, Largest(bounds)),))

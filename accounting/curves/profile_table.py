@@ -117,13 +117,13 @@ class ProfileTable(Curve):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        losses, likely = self._pair
+        losses, weights = self._pair
         if self.core_epsilon == 0 or not len(losses):
             return np.zeros_like(orders)
         # With weights w on losses +-e, the moment is 1 + sum of 4 w exp(-e/2) sinh(a e/2)
         # sinh((a-1) e/2): nothing cancels.
         logs = _log_sinh(np.outer(orders, losses) / 2) + _log_sinh(np.outer(orders - 1, losses) / 2)
-        logs += np.log(4 * likely / (1 - self.delta0)) - losses / 2
+        logs += np.log(4 * weights / (1 - self.delta0)) - losses / 2
         top = logs.max(axis=1)
         excess = top + np.log(np.exp(logs - top[:, None]).sum(axis=1))
         return np.minimum(np.logaddexp(0, excess) / (orders - 1) * SUM_UP, self.core_epsilon)
@@ -161,14 +161,14 @@ class ProfileTable(Curve):
 
         Each bad event is an infinite loss of its own.
         """
-        losses, likely = self._pair
+        losses, weights = self._pair
         if not len(losses):
             return Losses(added=self.delta0)
-        unlikely = (likely * np.exp(-losses))[::-1]
-        neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
+        unlikely = (weights * np.exp(-losses))[::-1]
+        neutral = max(0.0, 1 - self.delta0 - float(weights.sum() + unlikely.sum()))
         places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
         return Losses(
-            ((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),)
+            ((1, Atoms(places, (*unlikely.tolist(), neutral, *weights.tolist()), self.delta0)),)
         )
 
     @cached_property
@@ -200,8 +200,8 @@ class ProfileTable(Curve):
         after = np.array([_slope_after(a, b) for a, b in pairwise(self._hull[1:])] + [0.0])[
             : len(before)
         ]
-        likely = after - before
-        return losses[likely > 0], likely[likely > 0]
+        weights = after - before
+        return losses[weights > 0], weights[weights > 0]
 
 
 def _slope_before(first: tuple[float, float], second: tuple[float, float]) -> float:
@@ -242,19 +242,19 @@ def sampled_profile(curve: Curve) -> Points:
 
 def as_table(points: Points, name: str) -> Curve:
     """Return the curve that guarantees all `points`, without dominated ones and deltas of 1."""
-    kept: Points = []
+    frontier: Points = []
     for epsilon, delta in sorted(points):
         if (
             delta < 1
             and epsilon <= _MOST_TABLED
-            and (not kept or (delta < kept[-1][1] and epsilon > kept[-1][0]))
+            and (not frontier or (delta < frontier[-1][1] and epsilon > frontier[-1][0]))
         ):
-            kept.append((epsilon, delta))
-    if not kept:
+            frontier.append((epsilon, delta))
+    if not frontier:
         raise NoEquivalent(
             f"{name} has no guarantee below delta = 1. Lower the cost of the mechanism first"
         )
-    if len(kept) == 1:
-        epsilon, delta = kept[0]
+    if len(frontier) == 1:
+        epsilon, delta = frontier[0]
         return ApproxDP(epsilon=epsilon, delta=delta) if delta > 0 else PureDP(epsilon=epsilon)
-    return ProfileTable(epsilons=[e for e, _ in kept], deltas=[d for _, d in kept])
+    return ProfileTable(epsilons=[e for e, _ in frontier], deltas=[d for _, d in frontier])

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.arguments import shown
+from accounting.arguments import quote
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve
@@ -77,7 +77,7 @@ class TruncatedNegativeBinomial(Frozen):
             or not 1 < mean <= _MOST_RUNS
         ):
             raise InvalidCurve(
-                f"mean={shown(mean)} expected runs must be a number above 1 and at most 10^6"
+                f"mean={quote(mean)} expected runs must be a number above 1 and at most 10^6"
             )
         eta = cls(eta=eta, gamma=0.5).eta  # refused here if it is none
         low, high = math.log(1e-300), -1e-15
@@ -132,8 +132,8 @@ class TruncatedNegativeBinomial(Frozen):
         """
         hats = np.concatenate([_HATS, [order for order in base.table_orders if order > 1]])
         log = -math.log(self.gamma)
-        found = (1 - 1 / hats) * base._rdp(hats) + log / hats
-        return (1 + self.eta) * min(log, base.core_epsilon, float(found.min())) * FEW_UP
+        bounds = (1 - 1 / hats) * base._rdp(hats) + log / hats
+        return (1 + self.eta) * min(log, base.core_epsilon, float(bounds.min())) * FEW_UP
 
     def profile_shift(self, base: Curve) -> float:
         """Shift (1 + eta) e of the profile, nats, rounded up. W4 (v).

@@ -186,7 +186,7 @@ def _rising(cells: Cells, rest: Floats) -> Floats:
     with np.errstate(over="ignore"):
         # of S that the chances to fail grow by: below 1, or no bound
         share = odds * np.exp(loss + gain) * np.expm1(loss * rest)
-    kept = np.where(share < _MOST_SHARE, 1 - share, 1.0)
+    margin = np.where(share < _MOST_SHARE, 1 - share, 1.0)
     up, down = -np.log1p(-np.minimum(share, _MOST_SHARE)), gain * rest
-    excess = up - down + _PAD * (up + down) / kept
+    excess = up - down + _PAD * (up + down) / margin
     return np.asarray(np.where(share < _MOST_SHARE, excess, np.inf).max(axis=0) / rest)

@@ -26,7 +26,7 @@ from .model import State as State
 from .quota import Quota as Quota
 from .quota import Scope as Scope
 from .request import Chargeable as Chargeable
-from .request import Terms as Terms
+from .request import ChargeOptions as ChargeOptions
 from .stored_text import Window as Window
 from .summary import LabelCost as LabelCost
 from .summary import Summary as Summary

@@ -17,6 +17,7 @@ from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, sele
 
 from accounting.address import masked
 from accounting.budget import Budget
+from accounting.cost import NOTHING, Cost
 from accounting.curves import Curve
 from accounting.ledger.errors import (
     ClaimConflict,
@@ -51,15 +52,14 @@ from accounting.ledger.store import (
     entries_of_keys,
     find_dataset,
     fingerprints,
-    read_price,
+    read_cost,
     scopes,
     stored,
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, checked_name, digest
-from accounting.price import NOTHING, Price
 from accounting.refusals import BudgetExceeded, refusal
-from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
+from accounting.remaining import Remaining, in_all_in_words, limits_in_words, over_periods
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]
@@ -166,15 +166,15 @@ class Book:
         self.declared: Declared = declared
         self.dataset: Dataset = declared.dataset
         self.waiting: list[Entry] = []
-        self._spent: dict[Place, Price] = {}
+        self._spent: dict[Place, Cost] = {}
         self._moved: set[Place] = set()
         self._earlier: dict[str, list[Entry]] = {}
 
     @property
     def moved_to(self) -> str | None:
         """The ledger that the dataset has moved to, as its last entry says; None if it has not."""
-        asked = {"mine": self.declared.id, "last": self.declared.seq}
-        row = self.connection.execute(_RETIRED, asked).one_or_none()
+        parameters = {"mine": self.declared.id, "last": self.declared.seq}
+        row = self.connection.execute(_RETIRED, parameters).one_or_none()
         return None if row is None else str(row.label)
 
     def require_here(self) -> None:
@@ -187,7 +187,7 @@ class Book:
 
     # -- where accounts stand ----------------------------------------------------------------------
 
-    def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Price]:
+    def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Cost]:
         """Return the sums charged to accounts.
 
         Args:
@@ -198,13 +198,13 @@ class Book:
             LedgerCorrupt: a period's total is not that of its last entry.
         """
         if new := [name for name in names if (quota, name) not in self._spent]:
-            asked = {"mine": self.declared.id, "seq": quota, "names": new}
-            found = {
-                row.name: read_price(row)
-                for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, asked)
+            parameters = {"mine": self.declared.id, "seq": quota, "names": new}
+            sums = {
+                row.name: read_cost(row)
+                for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, parameters)
             }
             for name in new:
-                self._spent[quota, name] = found.get(name, NOTHING)
+                self._spent[quota, name] = sums.get(name, NOTHING)
                 if not quota:
                     self._require_last(name)
         return {(quota, name): self._spent[quota, name] for name in names}
@@ -213,14 +213,14 @@ class Book:
         row = self.connection.execute(
             _LAST, {"mine": self.declared.id, "period": period}
         ).one_or_none()
-        if read_price(row) != self._spent[0, period]:
+        if read_cost(row) != self._spent[0, period]:
             raise LedgerCorrupt(
                 "the running total of a period is not that of its last entry, so one of them"
                 " was edited. Nothing was written, and nothing may be released. Run `dpselect"
                 " ledger verify`"
             )
 
-    def totals(self) -> dict[str, Price]:
+    def totals(self) -> dict[str, Cost]:
         """Return the sum charged to every period, including this transaction."""
         mine = {name: spent for (quota, name), spent in self._spent.items() if not quota}
         return all_totals(self.connection, self.declared.id) | mine
@@ -246,8 +246,8 @@ class Book:
         where = repr(self.dataset.name)
         for place, spent in self.spent(0, periods).items():
             _, period = place
-            left = Remaining(self.dataset.budget, spent, account=period)
-            yield place, where + (f", period={period!r}" if period else ""), left
+            remaining = Remaining(self.dataset.budget, spent, account=period)
+            yield place, where + (f", period={period!r}" if period else ""), remaining
         for revision in self.quotas:
             quota = revision.quota
             if quota.by is not None and quota.of is None and who[quota.by] is None:
@@ -264,12 +264,14 @@ class Book:
             names = quota.accounts(self.dataset.window, who, periods)
             for place, spent in self.spent(revision.seq, names).items():
                 words = quota.account_in_words(place[1])
-                left = Remaining(revision.limit, spent, account=f"quota {quota.name} ({words})")
-                yield place, f"{where}, quota={quota.name!r} ({words})", left
+                remaining = Remaining(
+                    revision.limit, spent, account=f"quota {quota.name} ({words})"
+                )
+                yield place, f"{where}, quota={quota.name!r} ({words})", remaining
 
     # -- charges -----------------------------------------------------------------------------------
 
-    def charge_all(self, asked: Sequence[Request]) -> list[Receipt]:
+    def charge_all(self, requests: Sequence[Request]) -> list[Receipt]:
         """Charge each request, or return the earlier receipt of its key.
 
         Raises:
@@ -279,16 +281,16 @@ class Book:
             KeyConflict: the key was used for a different charge.
             SharedRows: the rows were charged under another name.
         """
-        self.steps(*(request.key for request in asked))
-        return [self._charge(request) for request in asked]
+        self.steps(*(request.key for request in requests))
+        return [self._charge(request) for request in requests]
 
     def _charge(self, request: Request) -> Receipt:
         charge, periods = request.resolve_for(self.dataset)
         if earlier := self.steps(charge.key):
             return self._replay(charge, periods, earlier)
         after = self.require_room(charge, periods, claim=True)
-        opened = charge.fields | charge.price(self.dataset.budget)._asdict()
-        written = self.append([opened | {"period": period} for period in periods], charge.by)
+        fields = charge.fields | charge.cost(self.dataset.budget)._asdict()
+        written = self.append([fields | {"period": period} for period in periods], charge.by)
         self.set_balances(after)
         return self._receipt(written)
 
@@ -305,7 +307,7 @@ class Book:
 
     def require_room(
         self, charge: Request, periods: tuple[str, ...], *, claim: bool
-    ) -> dict[Place, Price]:
+    ) -> dict[Place, Cost]:
         """Return the sums of the accounts after a charge that each of them can pay for.
 
         Args:
@@ -318,23 +320,23 @@ class Book:
         """
         dataset, most = self.dataset, self.dataset.most_per_release
         # what no account of its form pays for is not asked to be smaller
-        whole = charge.price(dataset.budget)
+        whole = charge.cost(dataset.budget)
         if (
             charge.entry_fields["override"] is None
             and most is not None
             and not _is_small(most, charge.entry_fields["curve"], charge.entry_fields["count"])
         ):
             raise BudgetExceeded(
-                f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and"
-                " this one costs more. Lower its cost, or state why it may cost more, which is"
-                " recorded (override=, --override REASON). Nothing was charged, and nothing"
-                " may be released."
+                f"dataset={dataset.name!r} allows a single release at most"
+                f" {limits_in_words(most)}, and this one costs more. Lower its cost, or state why"
+                " it may cost more, which is recorded (override=, --override REASON). Nothing was"
+                " charged, and nothing may be released."
             )
         after = {}
-        for place, where, left in self.accounts(periods, charge.fields):
-            price = charge.price(left.budget)
-            require_fit(left, price, charge, where)
-            after[place] = left.spent.plus(price)
+        for place, where, remaining in self.accounts(periods, charge.fields):
+            cost = charge.cost(remaining.budget)
+            require_fit(remaining, cost, charge, where)
+            after[place] = remaining.spent.plus(cost)
         if dataset.most_in_all is not None:
             self.in_all(whole, periods)
         if (rows := charge.entry_fields["fingerprint"]) is not None and not self.claims(
@@ -347,20 +349,20 @@ class Book:
             )
         return after
 
-    def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
+    def in_all(self, cost: Cost = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
         """Return (epsilon, delta) for a user with rows in all periods.
 
         Args:
-            price: a further charge to each of `periods`.
+            cost: a further charge to each of `periods`.
             periods: names of these periods.
 
         Raises:
             BudgetExceeded: the dataset allows less.
         """
         dataset, spent = self.dataset, self.totals()
-        spent |= {period: spent.get(period, NOTHING).plus(price) for period in periods}
+        spent |= {period: spent.get(period, NOTHING).plus(cost) for period in periods}
         epsilon, delta = over_periods(
-            dataset.budget, [Remaining(dataset.budget, one) for one in spent.values()]
+            dataset.budget, [Remaining(dataset.budget, total) for total in spent.values()]
         )
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
@@ -378,7 +380,7 @@ class Book:
         # Not the mechanism's JSON: a later version writes more into it, and a retry across an
         # upgrade is still the same charge. The relation is the dataset's, as of every item that
         # comes here.
-        asked = (
+        fields = (
             charge.action,
             charge.entry_fields["count"],
             periods,
@@ -392,7 +394,7 @@ class Book:
             first.across,
             _binding_of(first.mechanism),
         )
-        if asked != stored or Curve.from_json(first.curve or "") != charge.curve:
+        if fields != stored or Curve.from_json(first.curve or "") != charge.curve:
             raise KeyConflict(
                 f"key={charge.key!r} has already paid for a different charge of"
                 f" dataset={name!r} (entry {first.seq}). To repeat that one, use its arguments,"
@@ -405,16 +407,16 @@ class Book:
             )
         return self._receipt(opening, earlier)
 
-    def _receipt(self, made: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
+    def _receipt(self, batch: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
         """Return the receipt for entries that a step made, now or earlier.
 
         `steps` are all entries of the key if the step was made earlier.
         """
         return Receipt(
             self.dataset.name,
-            made[0].key,
-            state_of(steps or made),
-            tuple(made),
+            batch[0].key,
+            state_of(steps or batch),
+            tuple(batch),
             replayed=bool(steps),
         )
 
@@ -480,8 +482,8 @@ class Book:
                     f" {done[0].seq}), and this is another one. Forget it, and use the first"
                 )
             return self._receipt(done, earlier)
-        state, (needed, rule) = state_of(earlier), _NEEDS[action]
-        if state != needed:
+        state, (required, rule) = state_of(earlier), _NEEDS[action]
+        if state != required:
             raise InvalidTransition(f"key={key!r} is {state}, but {rule}")
         opening, expires = openings(earlier), earlier[0].expires
         if action == "commit" and expires is not None and by.at >= expires:
@@ -501,16 +503,16 @@ class Book:
             **({} if ran is None else {"curve": ran, "count": 1}),
         }
         steps = []
-        for one in opening:
-            back = one.price if action == "void" else NOTHING
-            back = back if ran is None else refund(self.dataset.budget, one, ran, by)
-            steps.append({**common_fields, "period": one.period, **back.times(-1)._asdict()})
+        for entry in opening:
+            back = entry.cost if action == "void" else NOTHING
+            back = back if ran is None else refund(self.dataset.budget, entry, ran, by)
+            steps.append({**common_fields, "period": entry.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
             for revision in self.quotas:
                 back = refund(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
-                    self.dataset.window, vars(opening[0]), [one.period for one in opening]
+                    self.dataset.window, vars(opening[0]), [entry.period for entry in opening]
                 )
                 self.set_balances(
                     {
@@ -546,7 +548,7 @@ class Book:
             fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
             if step["action"] not in DECLARES:
                 (spent,) = self.spent(0, [fields["period"]]).values()
-                spent = spent.plus(Price(fields["main"], fields["failure"]))
+                spent = spent.plus(Cost(fields["main"], fields["failure"]))
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
             fields |= {"seq": self.declared.seq + 1, "prev": self.declared.head}
             written.append(Entry(**fields, hash=digest(canonical_json(fields))))
@@ -560,7 +562,7 @@ class Book:
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
 
-    def set_balances(self, accounts: Mapping[Place, Price]) -> None:
+    def set_balances(self, accounts: Mapping[Place, Cost]) -> None:
         """Set the sums of accounts, to be written by `close`."""
         self._spent |= accounts
         self._moved |= accounts.keys()
@@ -577,14 +579,14 @@ class Book:
             self.connection.execute(_SET_HEAD, head)
         mine = {"dataset_id": self.declared.id}
         for table in (totals, scopes):
-            moved = [place for place in sorted(self._moved) if (place[0] > 0) == (table is scopes)]
-            named = [
+            places = [place for place in sorted(self._moved) if (place[0] > 0) == (table is scopes)]
+            accounts = [
                 {"quota": quota, "account": name} if quota else {"period": name}
-                for quota, name in moved
+                for quota, name in places
             ]
             rows = [
-                mine | one | self._spent[place]._asdict()
-                for place, one in zip(moved, named, strict=True)
+                mine | account | self._spent[place]._asdict()
+                for place, account in zip(places, accounts, strict=True)
             ]
             if rows:
                 self.connection.execute(_upsert(table), rows)
@@ -608,10 +610,10 @@ def state_of(steps: Sequence[Entry]) -> State:
     return _AFTER[steps[-1].action]
 
 
-def require_fit(left: Remaining, price: Price, charge: Request, where: str) -> None:
-    """Raise BudgetExceeded if an account cannot pay a price; `where` names it in messages."""
-    if not left.budget.fits(left.spent, price):
-        raise refusal(replace(left, curve=charge.curve), charge.entry_fields["count"], where)
+def require_fit(remaining: Remaining, cost: Cost, charge: Request, where: str) -> None:
+    """Raise BudgetExceeded if an account cannot pay a cost; `where` names it in messages."""
+    if not remaining.budget.fits(remaining.spent, cost):
+        raise refusal(replace(remaining, curve=charge.curve), charge.entry_fields["count"], where)
 
 
 @lru_cache(maxsize=1024)

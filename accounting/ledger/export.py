@@ -89,9 +89,9 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
             except (InvalidEntry, LedgerCorrupt) as error:
                 raise ImportRefused(f"line {lines.number}: {error}; nothing was imported") from None
             for query, _, message in cross_checks():
-                if (found := connection.execute(query.limit(1)).first()) is not None:
+                if (row := connection.execute(query.limit(1)).first()) is not None:
                     raise ImportRefused(
-                        f"dataset={found[0]!r}, entry {found[1]}: {message}; nothing was imported"
+                        f"dataset={row[0]!r}, entry {row[1]}: {message}; nothing was imported"
                     )
             return read
     except OSError as error:
@@ -157,14 +157,14 @@ def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
         _finish(connection, book)
         heads[book.dataset.name] = Head(seq=book.declared.seq, hash=book.declared.head)
         kind, data = line
-    told = {"datasets": heads, "declared": len(heads), "signature": data.get("signature")}
-    stated = Heads.model_validate(header | told)
-    if data != stated.content():
+    fields = {"datasets": heads, "declared": len(heads), "signature": data.get("signature")}
+    own_heads = Heads.model_validate(header | fields)
+    if data != own_heads.content():
         raise InvalidEntry(
             "the chain heads of the end line are not those of the entries, so lines were"
             " removed or added"
         )
-    if key is not None and (why := signature_problem(stated, key)) is not None:
+    if key is not None and (why := signature_problem(own_heads, key)) is not None:
         raise InvalidEntry(why)
     if lines.read():
         raise InvalidEntry("a line comes after the end line")
@@ -229,15 +229,15 @@ def _finish(connection: Connection, book: Book) -> None:
         entries.c.fingerprint.is_not(None),
         entries.c.action.in_(OPENS),
     )
-    asked = (
+    query = (
         select(entries.c.fingerprint, entries.c.key, entries.c.period)
         .where(*opened)
         .order_by(entries.c.seq)
     )
-    read = connection.execute(asked.execution_options(yield_per=_BATCH))
+    read = connection.execute(query.execution_options(yield_per=_BATCH))
     # The entries of one charge follow each other, one per period.
-    for (rows, _), periods in groupby(read, lambda one: (one.fingerprint, one.key)):
-        if not book.claims(rows, tuple(one.period for one in periods)):
+    for (rows, _), periods in groupby(read, lambda row: (row.fingerprint, row.key)):
+        if not book.claims(rows, tuple(row.period for row in periods)):
             raise InvalidEntry(
                 f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or"
                 " period"

@@ -131,15 +131,15 @@ class SigningKey:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            found = load_pem_private_key(text.encode(), password=None)
+            key = load_pem_private_key(text.encode(), password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            found = None
-        if not isinstance(found, Ed25519PrivateKey):
+            key = None
+        if not isinstance(key, Ed25519PrivateKey):
             raise InvalidEntry(
                 "this is not an unencrypted Ed25519 private key in PEM. Make one with"
                 " `dpselect ledger keygen`"
             ) from None
-        return cls(found)
+        return cls(key)
 
     def to_pem(self) -> str:
         """Return the private key as unencrypted PEM (PKCS 8), for a private file."""
@@ -163,10 +163,10 @@ class SigningKey:
 
     def sign(self, heads: Heads) -> Heads:
         """Return the heads with this key's signature, which replaces an earlier one."""
-        made = Signature(
+        signature = Signature(
             key=self.public, signature=self._private.sign(heads.statement().encode()).hex()
         )
-        return heads.model_copy(update={"signature": made})
+        return heads.model_copy(update={"signature": signature})
 
     def __repr__(self) -> str:
         return f"SigningKey(public={self.public!r})"
@@ -186,14 +186,14 @@ def signature_problem(heads: Heads, key: str) -> str | None:
             f"{str(key)[:20]!r} is not a public key. Pass the 64 hexadecimal digits that"
             " `dpselect ledger keygen` prints"
         )
-    if (made := heads.signature) is None:
+    if (signature := heads.signature) is None:
         return "the chain heads are not signed. Take them with `dpselect ledger heads --sign KEY`"
     try:
-        signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(made.key))
-        signer.verify(bytes.fromhex(made.signature), heads.statement().encode())
+        signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.key))
+        signer.verify(bytes.fromhex(signature.signature), heads.statement().encode())
     except (ValueError, InvalidSignature):
         return "the signature of the chain heads does not match them, so they or it were edited"
-    if made.key != key:
+    if signature.key != key:
         return (
             "the chain heads are signed with another key. Compare it with the public key that"
             " you were given"

@@ -17,6 +17,7 @@ from sqlalchemy import select
 
 from accounting.address import masked, without_password
 from accounting.budget import Budget
+from accounting.cost import MOST, Cost
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument
 from accounting.files import PRIVATE
@@ -27,11 +28,11 @@ from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
 from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
 from accounting.ledger.quota import Accounts, Quota, Revision, in_force, revisions
-from accounting.ledger.request import Chargeable, Opening, Request, Terms, json_of
+from accounting.ledger.request import Chargeable, ChargeOptions, Opening, Request, json_of
 from accounting.ledger.store import (
     Store,
+    all_account_sums,
     all_datasets,
-    all_held,
     declare,
     entries,
     found_from_anywhere,
@@ -49,7 +50,6 @@ from accounting.ledger.stored_text import (
 )
 from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
 from accounting.ledger.verification import Verification, verify
-from accounting.price import MOST, Price
 from accounting.refusals import BudgetExceeded
 from accounting.relations import Relation
 from accounting.remaining import Remaining, Totals
@@ -202,26 +202,30 @@ class Ledger(Sectioned):
 
     # -- spending ----------------------------------------------------------------------------------
 
-    def charge(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Receipt:
-        """Charge for a curve or mechanism before it runs. A charge is final. Keywords: see `Terms`.
+    def charge(
+        self, dataset: str, item: Curve | Chargeable, **options: Unpack[ChargeOptions]
+    ) -> Receipt:
+        """Charge for a curve or mechanism before it runs. A charge is final.
+
+        Keywords: see `ChargeOptions`.
 
         All runs together are one item with their composed curve. A bare curve needs `relation=`,
         the one that it was proved for, which must be the dataset's. Mechanisms and `n * mechanism`
         state their own.
 
         Raises:
-            BudgetExceeded: the price does not fit; the error says which one would.
+            BudgetExceeded: the cost does not fit; the error says which one would.
             Unaffordable: no budget of the dataset's form pays for such a curve.
-            NoEquivalent: the charge reads several periods together, and its price for that is not
-                known (see `Terms.across`).
+            NoEquivalent: the charge reads several periods together, and its cost for that is not
+                known (see `ChargeOptions.across`).
             RelationMismatch, KeyConflict, SharedRows, UnknownDataset, InvalidEntry: as named.
         """
-        return self._open("charge", dataset, [(item, terms)])[0]
+        return self._open("charge", dataset, [(item, options)])[0]
 
     def charge_all(
-        self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, Terms]]
+        self, dataset: str, charges: Iterable[tuple[Curve | Chargeable, ChargeOptions]]
     ) -> list[Receipt]:
-        """Charge several (item, terms) pairs in one transaction, or none of them.
+        """Charge several (item, options) pairs in one transaction, or none of them.
 
         Give each a key for retries.
 
@@ -236,7 +240,7 @@ class Ledger(Sectioned):
         item: Curve | Chargeable,
         *,
         expires_in: float | None = None,
-        **terms: Unpack[Terms],
+        **options: Unpack[ChargeOptions],
     ) -> Receipt:
         """Reserve budget, as `charge` does, before any data are read.
 
@@ -246,7 +250,7 @@ class Ledger(Sectioned):
             expires_in: seconds after which the reservation can no longer be committed, and is
                 refunded when another charge needs the budget (`expire`).
         """
-        return self._open("reserve", dataset, [(item, terms)], expires_in)[0]
+        return self._open("reserve", dataset, [(item, options)], expires_in)[0]
 
     def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
         """Refund each reservation that was not committed in time.
@@ -263,7 +267,7 @@ class Ledger(Sectioned):
         item: Curve | Chargeable,
         *,
         opening: Opening = "charge",
-        **terms: Unpack[Terms],
+        **options: Unpack[ChargeOptions],
     ) -> Receipt | None:
         """Raise the errors of `charge` or `reserve` without charging, before a long computation.
 
@@ -271,7 +275,7 @@ class Ledger(Sectioned):
             The receipt of the same charge under this key, which is not charged again; None if there
                 is none.
         """
-        request = Request.read(opening, item, terms, self._clock())
+        request = Request.read(opening, item, options, self._clock())
         with reading(self._store, dataset) as book:
             book.require_here()
             return book.check(request)
@@ -303,7 +307,7 @@ class Ledger(Sectioned):
                 results.
             spent: for a reservation, the rounds that ran according to its result and nothing else,
                 as `mechanism.spent(selection)`. The rest is refunded (Theorem F8), unless several
-                periods were charged as two changes (`Terms.across`).
+                periods were charged as two changes (`ChargeOptions.across`).
 
         Raises:
             InvalidTransition: the charge is not committed, or `spent` is given without a
@@ -343,22 +347,22 @@ class Ledger(Sectioned):
         self,
         action: Opening,
         dataset: str,
-        charges: Iterable[tuple[Curve | Chargeable, Terms]],
+        charges: Iterable[tuple[Curve | Chargeable, ChargeOptions]],
         expires_in: float | None = None,
     ) -> list[Receipt]:
         """Open all charges in one transaction, or none.
 
         A charge that does not fit is tried again after expired reservations are void.
         """
-        asked = Request.read_all(action, charges, expires_in, self._clock())
+        requests = Request.read_all(action, charges, expires_in, self._clock())
         try:
             with writing(self._store, dataset) as book:
-                return book.charge_all(asked)
+                return book.charge_all(requests)
         except BudgetExceeded:
             if not self.expire(dataset):
                 raise
         with writing(self._store, dataset) as book:
-            return book.charge_all(asked)
+            return book.charge_all(requests)
 
     def quotas(self, dataset: str) -> Quotas:
         """Return the dataset's quotas, by person, team, purpose or span of the data's time."""
@@ -369,8 +373,8 @@ class Ledger(Sectioned):
     def total(self, dataset: str, period: str | None = None) -> Remaining:
         """Return the state of the budget of a dataset, or of one period if it has a window."""
         with reading(self._store, dataset) as book:
-            account, *others = checked_periods(book.dataset.window, period)
-            if others:
+            account, *more = checked_periods(book.dataset.window, period)
+            if more:
                 raise InvalidEntry(
                     f"period={period!r} names several, each with a budget of its own. Name one,"
                     " or use `totals`"
@@ -409,54 +413,56 @@ class Ledger(Sectioned):
                 item, declared.relation if isinstance(item, Curve) else None
             )
             return book.in_all(
-                declared.budget.price(curve), checked_periods(declared.window, list(periods))
+                declared.budget.filter_cost(curve), checked_periods(declared.window, list(periods))
             )
 
     def room(
-        self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
+        self, dataset: str, item: Curve | Chargeable | DpEvent, **options: Unpack[ChargeOptions]
     ) -> list[Remaining]:
-        """Return the state of every account that a charge on these terms counts to.
+        """Return the state of every account that a charge with these options counts to.
 
         The periods come first, and then the quotas. Each counts further releases of the curve that
-        would be charged, which may be that of an exchange (see `Terms.across`). A curve, or an
-        event of dp-accounting, without a relation is priced under the dataset's.
+        would be charged, which may be that of an exchange (see `ChargeOptions.across`). A curve, or
+        an event of dp-accounting, without a relation is charged under the dataset's.
 
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
         """
         if isinstance(item, Curve) or not hasattr(item, "curve"):  # which curves of curves have too
-            relation = terms.get("relation") or self.dataset(dataset).relation
+            relation = options.get("relation") or self.dataset(dataset).relation
             if not isinstance(item, Curve):
                 # loads dp-accounting, which no other charge needs
                 from accounting.dp_events import from_dp_event
 
                 item = from_dp_event(cast(Any, item), relation)
-            terms = {**terms, "relation": relation}
+            options = {**options, "relation": relation}
         request = Request.read(
-            "charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock()
+            "charge", cast(Chargeable, item), {**options, "count": 1}, self._clock()
         )
         with reading(self._store, dataset) as book:
             book.require_here()
             charge, periods = request.resolve_for(book.dataset)
             curves = {0: _charged(book, periods) or {}}
-            for one in book.quotas:
-                curves[one.seq] = curves_of_quota(book.connection, book.declared, one) or {}
+            for revision in book.quotas:
+                curves[revision.seq] = (
+                    curves_of_quota(book.connection, book.declared, revision) or {}
+                )
             return [
-                replace(left, curve=charge.curve, charged=curves[quota].get(account))
-                for (quota, account), _, left in book.accounts(periods, charge.fields)
+                replace(remaining, curve=charge.curve, charged=curves[quota].get(account))
+                for (quota, account), _, remaining in book.accounts(periods, charge.fields)
             ]
 
     def affordable(
-        self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]
+        self, dataset: str, item: Curve | Chargeable | DpEvent, **options: Unpack[ChargeOptions]
     ) -> Remaining:
         """Return the state of the account that pays for the fewest further releases like `item`.
 
-        It says how many fit, charged one by one on these terms, and what runs out first.
+        It says how many fit, charged one by one with these options, and what runs out first.
 
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
         """
-        return min(self.room(dataset, item, **terms), key=lambda left: left.releases)
+        return min(self.room(dataset, item, **options), key=lambda remaining: remaining.releases)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """Return the charge under an idempotency key, in its present state, or None."""
@@ -496,11 +502,11 @@ class Ledger(Sectioned):
                 connection.execute(select(meta.c.ledger_id)).scalar_one(),
                 origin(None, self._clock()).at,
             )
-            known = {
+            heads = {
                 row.dataset.name: Head(seq=row.seq, hash=row.head)
                 for row in all_datasets(connection)
             }
-            return Heads(ledger_id=identity, at=at, datasets=known, declared=len(known))
+            return Heads(ledger_id=identity, at=at, datasets=heads, declared=len(heads))
 
     def verify(self, heads: Heads | None = None, key: str | None = None) -> Verification:
         """Check the ledger by deriving everything anew from its entries.
@@ -550,7 +556,7 @@ class Ledger(Sectioned):
         yield import_module("accounting.report").ledger_overview(self)
 
 
-def _standing(book: Book, spent: Mapping[str, Price]) -> tuple[Remaining, ...]:
+def _standing(book: Book, spent: Mapping[str, Cost]) -> tuple[Remaining, ...]:
     return standing(book.declared, spent, _charged(book, spent))
 
 
@@ -601,18 +607,18 @@ class Quotas:
         by = origin(actor, self._clock())
         with writing(self._store, self._dataset) as book:
             quota.require_for(book.dataset.window)
-            for one in revisions(book.connection, book.declared.id):
-                if one.until is None and one.quota == quota:
-                    return select_entries(book.connection, book.declared, entries.c.seq == one.seq)[
-                        0
-                    ]
+            for revision in revisions(book.connection, book.declared.id):
+                if revision.until is None and revision.quota == quota:
+                    return select_entries(
+                        book.connection, book.declared, entries.c.seq == revision.seq
+                    )[0]
             seq = book.declared.seq + 1
-            held = Accounts.of(
+            sums = Accounts.of(
                 book.connection,
                 book.declared,
                 [] if quota.limit is None else [Revision(seq, quota)],
             )
-            if any(part > MOST for spent in held.values() for part in spent):
+            if any(part > MOST for spent in sums.values() for part in spent):
                 raise InvalidEntry(
                     f"quota={quota.name!r} has more charges than its limit's unit can count"
                 )
@@ -623,7 +629,7 @@ class Quotas:
                 "quota": quota.model_dump_json(),
             }
             (entry,) = book.append([step], by)
-            book.set_balances(held)
+            book.set_balances(sums)
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
@@ -632,34 +638,36 @@ class Quotas:
         Raises:
             InvalidEntry: the dataset has no such quota.
         """
-        known = {quota.name: quota for quota in self.all()}
-        if name not in known:
+        quotas = {quota.name: quota for quota in self.all()}
+        if name not in quotas:
             raise InvalidEntry(
                 f"quota={name!r} is not declared for dataset={self._dataset!r}, so there is"
                 " nothing to withdraw"
             )
-        return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
+        return self.declare(quotas[name].model_copy(update={"limit": None}), actor=actor)
 
     def all(self) -> list[Quota]:
         """Return the quotas in force, in the order of declaration."""
         with reading(self._store, self._dataset) as book:
-            return [one.quota for one in in_force(book.connection, book.declared.id)]
+            return [revision.quota for revision in in_force(book.connection, book.declared.id)]
 
     def standing(self, most: int | None = None) -> list[tuple[Quota, Remaining]]:
         """Return every charged account of the quotas in force.
 
         With `most`, only each quota's fullest accounts are returned.
         """
-        found: list[tuple[Quota, Remaining]] = []
+        states: list[tuple[Quota, Remaining]] = []
         with reading(self._store, self._dataset) as book:
-            held = all_held(book.connection, book.declared.id)
-            for one in in_force(book.connection, book.declared.id):
-                charged = curves_of_quota(book.connection, book.declared, one) or {}
+            sums = all_account_sums(book.connection, book.declared.id)
+            for revision in in_force(book.connection, book.declared.id):
+                curve_of = curves_of_quota(book.connection, book.declared, revision) or {}
                 accounts = sorted(
-                    (name, spent) for (of, name), spent in held.items() if of == one.seq
+                    (name, spent) for (of, name), spent in sums.items() if of == revision.seq
                 )
                 fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
                 for name, spent in sorted(fullest):
-                    words, curve = one.quota.account_in_words(name), charged.get(name)
-                    found.append((one.quota, Remaining(one.limit, spent, None, words, curve)))
-        return found
+                    words, curve = revision.quota.account_in_words(name), curve_of.get(name)
+                    states.append(
+                        (revision.quota, Remaining(revision.limit, spent, None, words, curve))
+                    )
+        return states

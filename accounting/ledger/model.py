@@ -22,8 +22,9 @@ from typing import Annotated, Any, ClassVar, Literal, final, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
-from accounting.arguments import shown
+from accounting.arguments import quote
 from accounting.budget import RECORDED, Budget
+from accounting.cost import Cost
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError, InvalidBudget
 from accounting.frozen import Frozen
@@ -37,7 +38,6 @@ from accounting.ledger.stored_text import (
     digest,
     optional_text,
 )
-from accounting.price import Price
 from accounting.relations import Relation
 from accounting.strict_json import read_json
 
@@ -45,7 +45,7 @@ Action = Literal["charge", "reserve", "commit", "release", "void", "quota", "ret
 State = Literal["reserved", "committed", "released", "void"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
-OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
+OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full cost
 DECLARES: tuple[Action, ...] = ("quota", "retire")  # what is no step of a charge
 
 
@@ -71,7 +71,9 @@ _KEPT_AS_TEXT: dict[str, Callable[[Any], Any]] = {
     "most_per_release": _read_budget,
     "most_in_all": float,
 }
-_Stated = Annotated[Budget, BeforeValidator(_is_budget), PlainSerializer(Budget.model_dump_json)]
+_BudgetText = Annotated[
+    Budget, BeforeValidator(_is_budget), PlainSerializer(Budget.model_dump_json)
+]
 
 
 @final
@@ -93,7 +95,7 @@ class Dataset(Frozen):
         data_period: time range of the dataset's rows, in words.
         uid: random text, so that a dataset that is declared anew starts another chain.
         most_per_release: limit on the cost of a single charge, as a plan of its own. A charge may
-            exceed it with a reason (`Terms.override`), which is recorded.
+            exceed it with a reason (`ChargeOptions.override`), which is recorded.
         most_in_all: with a window, limit on the epsilon of all periods together for a user who is
             in all of them; None sets no such limit. A charge beyond it is refused, and
             `Ledger.in_all` returns the present value.
@@ -103,7 +105,7 @@ class Dataset(Frozen):
     name: str
     relation: Relation
     unit: str
-    budget: _Stated
+    budget: _BudgetText
     window: Window
     time_zone: Annotated[str, BeforeValidator(checked_zone)]
     data_period: str | None
@@ -112,7 +114,7 @@ class Dataset(Frozen):
     at: str
     package: str
     uid: str
-    most_per_release: _Stated | None = None
+    most_per_release: _BudgetText | None = None
     most_in_all: Annotated[
         float | None, PlainSerializer(lambda most: None if most is None else repr(most))
     ] = None
@@ -141,7 +143,7 @@ class Dataset(Frozen):
             or not budget.limit <= most <= sys.float_info.max
         ):
             raise InvalidBudget(
-                f"most_in_all={shown(most)} must be a finite epsilon, at least that of one"
+                f"most_in_all={quote(most)} must be a finite epsilon, at least that of one"
                 f" period, {budget.limit:g}"
             )
         return float(most)
@@ -189,7 +191,7 @@ class Entry:
     a quota that is declared here, `override` the reason why a charge exceeded the dataset's
     `most_per_release`, and `expires` the time at which a reservation expires. `across` says why the
     curve covers several periods that were read together: "two_changes" (it is the curve of two
-    changes), "exchange" (it was proved for replace_one), or as in `Terms`.
+    changes), "exchange" (it was proved for replace_one), or as in `ChargeOptions`.
     """
 
     dataset: str
@@ -228,18 +230,18 @@ class Entry:
 
     @property
     def opens(self) -> bool:
-        """True if the entry opens a charge, at the full price."""
+        """True if the entry opens a charge, at the full cost."""
         return self.action in OPENS
 
     @property
-    def price(self) -> Price:
+    def cost(self) -> Cost:
         """The amount that the entry adds to its period's sum."""
-        return Price(self.main, self.failure)
+        return Cost(self.main, self.failure)
 
     @property
-    def spent(self) -> Price:
+    def spent(self) -> Cost:
         """The period's sum after the entry."""
-        return Price(self.spent_main, self.spent_failure)
+        return Cost(self.spent_main, self.spent_failure)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields, as they are hashed and exported."""
@@ -268,9 +270,9 @@ class Receipt:
         return self.entries[0].seq
 
     @property
-    def price(self) -> Price:
-        """The price charged to each period."""
-        return self.entries[0].price
+    def cost(self) -> Cost:
+        """The cost charged to each period."""
+        return self.entries[0].cost
 
 
 Clock = Callable[[], datetime]
@@ -334,24 +336,24 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name).strip()[:LONGEST_NAME] or "unknown"
 
 
-# Sums of prices are exact; a price is derived anew from its curve. Another version may round it
+# Sums of costs are exact; a cost is derived anew from its curve. Another version may round it
 # further outward, and another processor rounds logarithms in another way: with and without AVX-512
-# a price was seen to differ by one part in 10^9.
+# a cost was seen to differ by one part in 10^9.
 SLACK = 10**8
 
 
 @lru_cache(maxsize=1024)
-def price_in(limit: Budget, curve: str, count: int) -> Price:
-    """Return the price of a charge in an account with this limit, which is a filter of its own.
+def cost_in(limit: Budget, curve: str, count: int) -> Cost:
+    """Return the cost of a charge in an account with this limit, which is a filter of its own.
 
     Raises:
         Unaffordable: no account of this form pays for the curve.
     """
-    return limit.price(count * Curve.from_json(curve))
+    return limit.filter_cost(count * Curve.from_json(curve))
 
 
 @lru_cache(maxsize=1024)
-def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
+def _unused(limit: Budget, curve: str, count: int, ran: str) -> Cost:
     """Return the amount counted for rounds that did not run. Theorem F8.
 
     Raises:
@@ -367,16 +369,16 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
     return limit.unused(whole, part)
 
 
-def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
+def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Cost:
     """Return the refund of a void, or of a release for which `ran` is the curve that ran.
 
     It is never more than another machine may have charged.
     """
-    full = price_in(limit, opening.curve or "", opening.count)
+    full = cost_in(limit, opening.curve or "", opening.count)
     back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
     if (opening.package, opening.host) == (by.package, by.host):
         return back
-    return Price(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
+    return Cost(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
 
 
 def rounding_tolerance(limit: Budget, entry: Entry, opening: Entry) -> int:
@@ -384,10 +386,10 @@ def rounding_tolerance(limit: Budget, entry: Entry, opening: Entry) -> int:
 
     The amount is the share of `opening` that `entry` adds or refunds.
     """
-    if {(one.package, one.host) for one in (entry, opening)} == {(package_version(), _host())}:
+    if {(part.package, part.host) for part in (entry, opening)} == {(package_version(), _host())}:
         return 0
     # Twice: what another machine gives back is a little less as well.
-    return 2 * (1 + max(price_in(limit, opening.curve or "", opening.count)) // SLACK)
+    return 2 * (1 + max(cost_in(limit, opening.curve or "", opening.count)) // SLACK)
 
 
 def _rounds(curve: Curve) -> Counter[Curve]:
@@ -396,8 +398,8 @@ def _rounds(curve: Curve) -> Counter[Curve]:
         return _rounds(curve.curve)
     if not isinstance(curve, Composed):
         return Counter({curve: 1})
-    found: Counter[Curve] = Counter()
+    counts: Counter[Curve] = Counter()
     for count, part in curve.parts:
         for inner, times in _rounds(part).items():
-            found[inner] += count * times
-    return found
+            counts[inner] += count * times
+    return counts

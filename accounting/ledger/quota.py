@@ -17,10 +17,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
 from accounting.budget import RECORDED, Budget
+from accounting.cost import NOTHING, Cost
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Dataset, Entry, price_in, refund, rounding_tolerance
+from accounting.ledger.model import Dataset, Entry, cost_in, refund, rounding_tolerance
 from accounting.ledger.store import Declared, checked_types, entries, stream
 from accounting.ledger.stored_text import (
     WHOLE,
@@ -30,7 +31,6 @@ from accounting.ledger.stored_text import (
     period_of,
     periods_ending_at,
 )
-from accounting.price import NOTHING, Price
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
@@ -47,7 +47,7 @@ class Quota(Frozen):
 
     Every charge of the dataset in the quota's scope counts, including charges before the
     declaration. Each account of a quota is a privacy filter of its own (Theorems F1 to F3), with
-    its own prices. A charge that reads several periods of a window counts there once. With a
+    its own costs. A charge that reads several periods of a window counts there once. With a
     window, `limit` bounds the privacy cost of the releases for one unit's rows within it. By actor,
     team or purpose, it bounds the cost of the releases in its scope *given all others*. If a
     release outside of it decides which one inside is made, their joint cost is bounded by the
@@ -158,13 +158,13 @@ class Quota(Frozen):
         name = WHOLE if self.by is None else who[self.by]
         if (self.of is not None and name != self.of) or not self.lists(who):
             return []
-        found = {place for period in periods for place in self._places(window, period)}
-        if len(found) > _MOST_ACCOUNTS:
+        places = {place for period in periods for place in self._places(window, period)}
+        if len(places) > _MOST_ACCOUNTS:
             raise InvalidEntry(
-                f"the charge counts to {len(found):,} accounts of quota={self.name!r}. Name"
+                f"the charge counts to {len(places):,} accounts of quota={self.name!r}. Name"
                 " fewer periods at once"
             )
-        return [json.dumps([name, place]) for place in sorted(found)]
+        return [json.dumps([name, place]) for place in sorted(places)]
 
     def _places(self, window: Window, period: str) -> Iterable[str]:
         if self.rolling is not None:
@@ -180,8 +180,8 @@ class Quota(Frozen):
         name, place = json.loads(account)
         if self.rolling is not None:
             place = f"{self.rolling} periods from {place}"
-        shown = [] if self.by is None else [name if name is not None else f"no {self.by}"]
-        return ", ".join([*shown, *([place] if place else [])]) or "all rows"
+        words = [] if self.by is None else [name if name is not None else f"no {self.by}"]
+        return ", ".join([*words, *([place] if place else [])]) or "all rows"
 
 
 # Written out, as in the index of the quotas: SQLite takes that for no parameter.
@@ -211,16 +211,16 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
     Raises:
         InvalidEntry, LedgerCorrupt: a quota was edited and cannot be read.
     """
-    found: list[Revision] = []
+    history: list[Revision] = []
     latest: dict[str, int] = {}
     rows = connection.execute(_DECLARED, {"mine": dataset_id}).mappings()
     for seq, text in sorted(tuple(checked_types(dict(row)).values()) for row in rows):
         quota = _read_quota(text)
         if (before := latest.get(quota.name)) is not None:
-            found[before] = found[before]._replace(until=seq)
-        latest[quota.name] = len(found)
-        found.append(Revision(seq, quota))
-    return found
+            history[before] = history[before]._replace(until=seq)
+        latest[quota.name] = len(history)
+        history.append(Revision(seq, quota))
+    return history
 
 
 def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
@@ -230,9 +230,9 @@ def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
         InvalidEntry: a quota was edited and cannot be read.
     """
     return [
-        one
-        for one in revisions(connection, dataset_id)
-        if one.until is None and one.quota.limit is not None
+        revision
+        for revision in revisions(connection, dataset_id)
+        if revision.until is None and revision.quota.limit is not None
     ]
 
 
@@ -259,9 +259,9 @@ class Accounts:
     def __init__(self, dataset: Dataset, quotas: Iterable[Revision] = ()) -> None:
         self.dataset: Dataset = dataset
         self.opening: Entry | None = None
-        self.sums: dict[Place, Price] = {}
+        self.sums: dict[Place, Cost] = {}
         self.tolerances: Counter[Place] = Counter()
-        self._quotas = [one for one in quotas if one.quota.limit is not None]
+        self._quotas = [revision for revision in quotas if revision.quota.limit is not None]
         self._open: dict[tuple[str, str], Entry] = {}
         self._step: tuple[str, str] = ("", "")
         self._touched: set[Place] = set()
@@ -269,7 +269,7 @@ class Accounts:
     @classmethod
     def of(
         cls, connection: Connection, declared: Declared, quotas: list[Revision]
-    ) -> dict[Place, Price]:
+    ) -> dict[Place, Cost]:
         """Return the sums of these quotas' accounts, derived from the entries.
 
         Raises:
@@ -308,33 +308,33 @@ class Accounts:
             yield f"the charge's name is not on the list of quota={quota.name!r}"
         try:
             new = {
-                (revision.seq, one)
-                for one in quota.accounts(self.dataset.window, vars(first), [entry.period])
+                (revision.seq, account)
+                for account in quota.accounts(self.dataset.window, vars(first), [entry.period])
             }
             if not new:
                 # the quota is not this charge's, and its budget need not be able to pay for it
                 return
             if entry.opens:
-                price = price_in(limit, first.curve or "", first.count)
+                cost = cost_in(limit, first.curve or "", first.count)
             else:
-                price = refund(limit, first, entry.curve, entry).times(-1)
+                cost = refund(limit, first, entry.curve, entry).times(-1)
             unsure = rounding_tolerance(limit, entry, first)
         # a period that is none, in an entry that was edited
         except (AccountingError, ValueError, OverflowError) as error:
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in new - self._touched:
-            self.sums[place] = self.sums.get(place, NOTHING).plus(price)
+            self.sums[place] = self.sums.get(place, NOTHING).plus(cost)
             self.tolerances[place] += unsure
             # What it may have stood at on another machine.
-            least = Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
+            least = Cost(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
             if later and not limit.fits(NOTHING, least):
                 yield (
                     f"the charge exceeds quota={quota.name!r}, {quota.account_in_words(place[1])}"
                 )
         self._touched |= new
 
-    def differs(self, stored: Mapping[Place, Price]) -> bool:
+    def differs(self, stored: Mapping[Place, Cost]) -> bool:
         """Return True if the stored sums differ by more than machines may."""
         return stored.keys() != self.sums.keys() or any(
             abs(have - expected) > self.tolerances[place]

@@ -10,12 +10,13 @@ from typing import Any, Literal, Protocol, Self, TypedDict, get_args
 
 from accounting.arguments import checked_integer
 from accounting.budget import Budget
+from accounting.cost import Cost
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
-from accounting.guarantee import curve_and_relation as priced
+from accounting.guarantee import curve_and_relation
 from accounting.ledger.errors import InvalidEntry, KeyConflict
-from accounting.ledger.model import Dataset, Origin, origin, price_in
+from accounting.ledger.model import Dataset, Origin, cost_in, origin
 from accounting.ledger.stored_text import (
     LONGEST_JSON,
     checked_name,
@@ -23,7 +24,6 @@ from accounting.ledger.stored_text import (
     checked_text,
     checked_zone,
 )
-from accounting.price import Price
 from accounting.relations import Relation, common_relation
 from accounting.remaining import MOST_RUNS
 from accounting.strict_json import read_json
@@ -41,9 +41,9 @@ class Chargeable(Protocol):
     The description is provenance and may grow with the version, but a text under "binding" in it is
     part of the charge. Two attributes are optional. `uses_linf_only`, if True, declares that the
     curve holds for any scores that move by at most linf each, all in one direction, however many of
-    them move, as `Terms.across` "whole_counts" requires. `unit` names the unit of privacy of the
-    curve if it may differ from the dataset's: "record", or "teacher" for all data of one teacher of
-    a PATE ensemble.
+    them move, as `ChargeOptions.across` "whole_counts" requires. `unit` names the unit of privacy
+    of the curve if it may differ from the dataset's: "record", or "teacher" for all data of one
+    teacher of a PATE ensemble.
     """
 
     @property
@@ -53,7 +53,7 @@ class Chargeable(Protocol):
     def to_json(self) -> str: ...
 
 
-class Terms(TypedDict, total=False):
+class ChargeOptions(TypedDict, total=False):
     """The keywords of `Ledger.charge` and `Ledger.reserve`.
 
     Text is stored unencrypted. Do not include private data.
@@ -71,7 +71,7 @@ class Terms(TypedDict, total=False):
             user whose rows of one period come or go while the others stay (Theorem F11).
             "whole_counts" means that every user was counted in full, and the curve uses linf alone.
             None if that is not known: the charge is then two changes (group privacy). An item that
-            was proved for replace_one is charged at its own price.
+            was proved for replace_one is charged at its own cost.
         time_zone: time zone of the periods' days and months, "UTC" by default; it must be the
             dataset's.
         label: note on the charge, in words.
@@ -100,20 +100,20 @@ class Terms(TypedDict, total=False):
     override: str | None
 
 
-# How each text of the terms is checked.
+# How each text of the options is checked.
 _TEXTS = {
     **dict.fromkeys(("key", "actor", "team", "purpose", "override"), checked_name),
     **dict.fromkeys(("label", "fingerprint", "salt"), checked_text),
 }
 
 
-def require_known(given: Iterable[str], known: type) -> None:
-    """Refuse a keyword that the TypedDict `known` does not list.
+def require_keywords(keywords: Iterable[str], typed_dict: type) -> None:
+    """Refuse a keyword that the TypedDict `typed_dict` does not list.
 
     Otherwise a mistyped `period` or `count` would be charged wrongly.
     """
-    names = known.__annotations__
-    for name in given:
+    names = typed_dict.__annotations__
+    for name in keywords:
         if name not in names:
             raise InvalidArgument(f"unknown keyword {name}. It must be one of {', '.join(names)}")
 
@@ -146,7 +146,7 @@ class Request:
         cls,
         action: Opening,
         item: Curve | Chargeable,
-        terms: Terms,
+        options: ChargeOptions,
         now: datetime,
         expires: str | None = None,
     ) -> Self:
@@ -155,16 +155,16 @@ class Request:
         Raises:
             InvalidEntry, InvalidArgument, RelationMismatch: a keyword or the item is not valid.
         """
-        require_known(terms, Terms)
+        require_keywords(options, ChargeOptions)
         entry_fields: dict[str, Any] = {
-            name: None if (text := terms.get(name)) is None else check(name, text)
+            name: None if (text := options.get(name)) is None else check(name, text)
             for name, check in _TEXTS.items()
         }
         key, by, across, period = (
             entry_fields.pop("key"),
             origin(entry_fields.pop("actor"), now),
-            terms.get("across"),
-            terms.get("period"),
+            options.get("across"),
+            options.get("period"),
         )
         if across is not None and across not in get_args(Across):
             raise InvalidEntry(
@@ -172,9 +172,9 @@ class Request:
             )
         runs = "how many times the mechanism runs"
         entry_fields["count"] = checked_integer(
-            "count", terms.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry
+            "count", options.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry
         )
-        curve, stated = priced(item, terms.get("relation"))
+        curve, relation = curve_and_relation(item, options.get("relation"))
         entry_fields |= {"curve": json_of("curve", curve), "mechanism": None, "expires": expires}
         if not isinstance(item, Curve):
             if not hasattr(item, "to_json"):
@@ -187,13 +187,13 @@ class Request:
         unit, alone = getattr(item, "unit", None), getattr(item, "uses_linf_only", False) is True
         # it is read anew when a charge is tried again
         period = tuple(period) if isinstance(period, Iterator) else period
-        zone = checked_zone(terms.get("time_zone"))
+        zone = checked_zone(options.get("time_zone"))
         return cls(
             action,
             uuid.uuid4().hex if key is None else key,
             by,
             curve,
-            stated,
+            relation,
             unit,
             alone,
             across,
@@ -206,7 +206,7 @@ class Request:
     def read_all(
         cls,
         action: Opening,
-        charges: Iterable[tuple[Curve | Chargeable, Terms]],
+        charges: Iterable[tuple[Curve | Chargeable, ChargeOptions]],
         expires_in: float | None,
         now: datetime,
     ) -> list[Self]:
@@ -220,19 +220,19 @@ class Request:
             InvalidEntry, InvalidArgument, RelationMismatch: as `read`.
         """
         expires = _expiry(expires_in, now)
-        found: dict[str, Self] = {}
-        for item, terms in charges:
-            request = cls.read(action, item, terms, now, expires)
-            if found.setdefault(request.key, request) is not request:
+        requests: dict[str, Self] = {}
+        for item, options in charges:
+            request = cls.read(action, item, options, now, expires)
+            if requests.setdefault(request.key, request) is not request:
                 raise KeyConflict(
                     f"key={request.key!r} is given twice in one batch. Give each charge a key"
                     " of its own. Nothing was charged"
                 )
-        return list(found.values())
+        return list(requests.values())
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of its entries, apart from their place, price and period."""
+        """The fields of its entries, apart from their place, cost and period."""
         return {
             **vars(self.by),
             **self.entry_fields,
@@ -241,13 +241,13 @@ class Request:
             "across": self.across,
         }
 
-    def price(self, limit: Budget) -> Price:
-        """Return the price in an account with this limit.
+    def cost(self, limit: Budget) -> Cost:
+        """Return the cost in an account with this limit.
 
         Raises:
             Unaffordable: no account of its form pays for the curve.
         """
-        return price_in(limit, self.entry_fields["curve"], self.entry_fields["count"])
+        return cost_in(limit, self.entry_fields["curve"], self.entry_fields["count"])
 
     def resolve_for(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
         """Return the request as charged in a dataset, and the periods whose rows it reads.
@@ -283,19 +283,19 @@ class Request:
         """Refuse a unit of privacy that the dataset does not protect.
 
         A teacher holds many records, and its joining costs less than a change of one of them. If
-        teachers come and go, their number is private, but the price of a changed record assumes
+        teachers come and go, their number is private, but the cost of a changed record assumes
         that it is public.
         """
         of_teachers = unit.split()[:1] == ["teacher"]
         if self.unit == "teacher" and not of_teachers:
             raise RelationMismatch(
-                "the price is that of a whole teacher (unit='teacher'), but the dataset"
+                "the cost is that of a whole teacher (unit='teacher'), but the dataset"
                 f" protects each {unit}, and a changed record changes a teacher's ballot, which"
                 " costs more. Configure the mechanism with unit='record'"
             )
         if self.unit == "record" and of_teachers and relation == "add_remove":
             raise RelationMismatch(
-                "the price is that of a changed record (unit='record') with a public number of"
+                "the cost is that of a changed record (unit='record') with a public number of"
                 f" teachers, but the dataset protects each {unit} that comes or goes. Charge it"
                 " to a dataset of records"
             )
@@ -306,7 +306,7 @@ class Request:
             return replace(self, relation="add_remove", across="exchange")
         if self.across == "whole_counts" and not self.uses_linf_only:
             raise InvalidEntry(
-                "across='whole_counts' needs a mechanism that declares a price from linf alone"
+                "across='whole_counts' needs a mechanism that declares a cost from linf alone"
                 " (no l0, l1 or l2, no bounded users), which this item does not. Charge each"
                 " period by itself, use relation='replace_one', or leave across out and pay"
                 " for two changes"

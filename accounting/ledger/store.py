@@ -1,6 +1,6 @@
 """Store of a ledger: tables, append-only triggers, rows, and two kinds of transaction.
 
-Prices are integers and JSON is text, because no store may round or reorder content that a hash
+Costs are integers and JSON is text, because no store may round or reorder content that a hash
 covers. The triggers stop accidents and careless hands, but an owner of the store can drop them. A
 transaction of a `Store` sees everything committed before and lets nobody in between, and its errors
 say what to do. SQLAlchemy's own transactions are not enough: with them, eight processes overspent a
@@ -50,6 +50,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from accounting.address import masked, revealed, without_password
+from accounting.cost import NOTHING, Cost
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
 from accounting.ledger.errors import (
@@ -62,7 +63,6 @@ from accounting.ledger.errors import (
 )
 from accounting.ledger.model import DECLARES, ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import digest
-from accounting.price import NOTHING, Price
 
 # -- tables ----------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 _LOCKED_DATASET = _DATASET.with_for_update()
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a
 # million entries.
-IS_STEP: ColumnElement[bool] = and_(*(entries.c.action != one for one in DECLARES))
+IS_STEP: ColumnElement[bool] = and_(*(entries.c.action != action for action in DECLARES))
 """Of an entry: it is a step of a charge, and no declaration."""
 _CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), IS_STEP)
 _OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
@@ -273,27 +273,27 @@ def all_datasets(connection: Connection) -> list[Declared]:
     return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
 
 
-def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
+def all_totals(connection: Connection, dataset_id: int) -> dict[str, Cost]:
     """Return the sum of every period with a charge, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
-    return dict(sorted((str(row.period), read_price(row)) for row in rows))
+    return dict(sorted((str(row.period), read_cost(row)) for row in rows))
 
 
-def all_held(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Price]:
+def all_account_sums(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Cost]:
     """Return the sum of every account of every quota ever declared.
 
     Keys are the entry that declares the quota, and the account's name.
     """
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
-    return {(row.quota, row.account): read_price(row) for row in rows}
+    return {(row.quota, row.account): read_cost(row) for row in rows}
 
 
-def read_price(row: Any) -> Price:
+def read_cost(row: Any) -> Cost:
     """Return the sum charged to an account, a period's or a quota's; nothing if it has no row."""
     return (
         NOTHING
         if row is None
-        else Price(**checked_types({"main": row.main, "failure": row.failure}))
+        else Cost(**checked_types({"main": row.main, "failure": row.failure}))
     )
 
 
@@ -333,12 +333,12 @@ def entries_of_keys(
     connection: Connection, dataset: Declared, keys: list[str]
 ) -> dict[str, list[Entry]]:
     """Return all steps under each idempotency key, in order; an empty list for a new key."""
-    found: dict[str, list[Entry]] = {key: [] for key in keys}
+    steps_of: dict[str, list[Entry]] = {key: [] for key in keys}
     for start in range(0, len(keys), _MOST_KEYS):
-        asked = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
-        for row in connection.execute(_OF_KEYS, asked):
-            found[row.key].append(_read_entry(dataset.dataset.name, row))
-    return {key: sorted(steps, key=lambda entry: entry.seq) for key, steps in found.items()}
+        parameters = {"mine": dataset.id, "wanted": keys[start : start + _MOST_KEYS]}
+        for row in connection.execute(_OF_KEYS, parameters):
+            steps_of[row.key].append(_read_entry(dataset.dataset.name, row))
+    return {key: sorted(steps, key=lambda entry: entry.seq) for key, steps in steps_of.items()}
 
 
 def select_entries(
@@ -494,11 +494,11 @@ def found_from_anywhere(address: str) -> str:
 
 
 def _without_password(url: URL) -> URL:
-    held = {
+    query = {
         name: "***" if "***" in without_password(f"{name}=secret") else value
         for name, value in url.query.items()
     }
-    return url.set(password="***" if url.password else None, query=held)
+    return url.set(password="***" if url.password else None, query=query)
 
 
 def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
@@ -667,12 +667,12 @@ class Store:
         """Return the store of a ledger. With `create`, make a missing file and missing tables."""
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
         with _translated(_NOT_THERE), store._reading.begin() as connection:
-            found = _has_ledger(connection)
-        if not found and not create:
+            exists = _has_ledger(connection)
+        if not exists and not create:
             raise SchemaMismatch(
                 "no ledger exists here. Run `dpselect ledger init`, or open it with create=True"
             )
-        if not found:
+        if not exists:
             with _translated(_NOT_THERE), store._writing.begin() as connection:
                 if connection.dialect.name == "postgresql":
                     connection.execute(
@@ -709,8 +709,8 @@ class Store:
     def is_that_of(self, other: Store) -> bool:
         """True if another store lies under the same address."""
         mine, theirs = (
-            os.path.realpath(str(one.database)) if one.get_backend_name() == "sqlite" else one
-            for one in (self._url, other._url)
+            os.path.realpath(str(url.database)) if url.get_backend_name() == "sqlite" else url
+            for url in (self._url, other._url)
         )
         return mine == theirs
 

@@ -110,17 +110,17 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
             )
         return (WHOLE,)
     several = isinstance(period, Iterable) and not isinstance(period, str)
-    given = [] if period is None else list(period) if several else [period]
-    if not given:
+    periods = [] if period is None else list(period) if several else [period]
+    if not periods:
         raise InvalidEntry(
             f"period is missing, and this dataset has a budget per {window}. Name the"
             f" {window}(s) whose rows are read"
         )
-    if len(set(given)) > _MOST_PERIODS:
+    if len(set(periods)) > _MOST_PERIODS:
         raise InvalidEntry(
             f"a charge must name at most {_MOST_PERIODS} periods. Use a longer window"
         )
-    return tuple(sorted({_checked(window, item) for item in given}))
+    return tuple(sorted({_checked(window, item) for item in periods}))
 
 
 def _checked(window: Window, period: object) -> str:
@@ -130,8 +130,8 @@ def _checked(window: Window, period: object) -> str:
             return period
     except (ValueError, OverflowError):
         pass
-    shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
-    raise InvalidEntry(f"period={shown} is not a {window}. Write it like {_EXAMPLES[window]}")
+    text = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
+    raise InvalidEntry(f"period={text} is not a {window}. Write it like {_EXAMPLES[window]}")
 
 
 def first_day(window: Window, period: str) -> date:
@@ -166,7 +166,7 @@ def period_of(window: Window, day: date) -> str:
 
 def periods_ending_at(window: Window, last: str, count: int) -> list[str]:
     """Return `count` consecutive periods up to `last`; fewer at the beginning of the calendar."""
-    found = [last]
-    while len(found) < count and (begins := first_day(window, found[-1])) > date.min:
-        found.append(period_of(window, begins - timedelta(days=1)))
-    return found[::-1]
+    periods = [last]
+    while len(periods) < count and (begins := first_day(window, periods[-1])) > date.min:
+        periods.append(period_of(window, begins - timedelta(days=1)))
+    return periods[::-1]

@@ -20,11 +20,11 @@ from sqlalchemy import (
 )
 
 from accounting.budget import Budget
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, Cost
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import OPENS, Dataset
 from accounting.ledger.quota import Revision
 from accounting.ledger.store import IS_STEP, Declared, all_totals, entries
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import Remaining
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
@@ -36,7 +36,7 @@ class _SpendingPoint:
 
     seq: int
     at: str
-    spent: Price
+    spent: Cost
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Summary:
 
 
 def standing(
-    declared: Declared, spent: Mapping[str, Price], curves: Mapping[str, Curve] | None
+    declared: Declared, spent: Mapping[str, Cost], curves: Mapping[str, Curve] | None
 ) -> tuple[Remaining, ...]:
     """Return the state of each period's budget, from its sum and its composed charges."""
-    known, budget = curves or {}, declared.dataset.budget
+    curve_of, budget = curves or {}, declared.dataset.budget
     return tuple(
-        Remaining(budget, price, account=period, charged=known.get(period))
-        for period, price in spent.items()
+        Remaining(budget, cost, account=period, charged=curve_of.get(period))
+        for period, cost in spent.items()
     )
 
 
@@ -98,13 +98,13 @@ def charged_curves(
     connection: Connection, declared: Declared, periods: Collection[str]
 ) -> dict[str, Curve] | None:
     """Return the composed charges of the named periods (see `Summary.curves`)."""
-    asked = (
+    query = (
         select(entries.c.period, entries.c.curve, func.sum(entries.c.count))
         .select_from(_CHARGES)
         .where(_STAND)
     )
     grouped = (
-        asked.where(entries.c.period.in_(periods))
+        query.where(entries.c.period.in_(periods))
         .group_by(entries.c.period, entries.c.curve)
         .limit(MOST_CURVES + 1)
     )
@@ -129,9 +129,9 @@ def curves_of_quota(
     by = entries.c[revision.quota.by or "period"]
     names = ("period", "who", "curve", "several")
     columns = (entries.c.period, by, entries.c.curve, case((_SEVERAL, entries.c.key)))
-    named = [column.label(name) for name, column in zip(names, columns, strict=True)]
-    asked = select(*named, func.sum(entries.c.count).label("runs")).select_from(_CHARGES)
-    grouped = asked.where(_STAND).group_by(*named).limit(MOST_CURVES + 1)
+    labels = [column.label(name) for name, column in zip(names, columns, strict=True)]
+    query = select(*labels, func.sum(entries.c.count).label("runs")).select_from(_CHARGES)
+    grouped = query.where(_STAND).group_by(*labels).limit(MOST_CURVES + 1)
     rows = connection.execute(grouped, {"mine": declared.id}).all()
     if len(rows) > MOST_CURVES:
         return None
@@ -154,12 +154,12 @@ def is_a_sum(budget: Budget) -> bool:
 
 def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint, ...]:
     step = max(1, -(-declared.seq // MOST_POINTS))
-    wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
+    numbers = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
     columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & IS_STEP
+    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(numbers) & IS_STEP
     rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
     return tuple(
-        _SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows
+        _SpendingPoint(row.seq, row.at, Cost(row.spent_main, row.spent_failure)) for row in rows
     )
 
 
@@ -170,13 +170,13 @@ def _shares(connection: Connection, declared: Declared) -> tuple[LabelCost, ...]
         )
         for part in ("main", "failure")
     )
-    asked = (
+    query = (
         select(entries.c.label, func.sum(entries.c.count).label("runs"), main, failure)
         .select_from(_CHARGES)
         .where(_STAND)
     )
     dearest = (
-        asked.group_by(entries.c.label)
+        query.group_by(entries.c.label)
         .order_by(main.desc(), func.coalesce(entries.c.label, ""))
         .limit(MOST_LABELS)
     )

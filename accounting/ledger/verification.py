@@ -27,6 +27,7 @@ from sqlalchemy import (
     select,
 )
 
+from accounting.cost import NOTHING, Cost
 from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
@@ -46,7 +47,7 @@ from accounting.ledger.store import (
     Declared,
     Store,
     TailRemoved,
-    all_held,
+    all_account_sums,
     all_totals,
     datasets,
     entries,
@@ -55,13 +56,12 @@ from accounting.ledger.store import (
     stream,
 )
 from accounting.ledger.stored_text import digest
-from accounting.price import NOTHING, Price
 from accounting.relations import Relation
 from accounting.sections import Section, Sectioned
 
 Kind = (
     Literal[
-        "declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"
+        "declaration", "sequence", "link", "hash", "action", "cost", "total", "overspent", "head"
     ]
     | Literal["state", "rows", "missing", "corrupt", "identity", "signature", "quota"]
 )
@@ -94,13 +94,15 @@ class Chain:
         self.seq: int = 0
         self.head: str = head
         self.entries: int = 0
-        self.spent: dict[str, Price] = {}
+        self.spent: dict[str, Cost] = {}
         self.accounts: Accounts = Accounts(dataset, quotas)
         self._before: Entry | None = None
 
         @lru_cache(maxsize=4096)
-        def price(curve: str | None, count: int, whole: bool) -> tuple[Price, Relation | None]:
-            """Return the price of the curve, and the one relation that it is proved for.
+        def cost_and_relation(
+            curve: str | None, count: int, whole: bool
+        ) -> tuple[Cost, Relation | None]:
+            """Return the cost of the curve, and the one relation that it is proved for.
 
             A charge of the whole budget was admitted as a plan, and stays admitted even if another
             version's last digits differ.
@@ -111,9 +113,9 @@ class Chain:
                 if whole and dataset.budget.admitted_before(count * read)
                 else None
             )
-            return expected or dataset.budget.price(count * read), read.proved_for
+            return expected or dataset.budget.filter_cost(count * read), read.proved_for
 
-        self._price = price
+        self._cost_and_relation = cost_and_relation
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
         """Check the next entry and step on to it, even if it is wrong."""
@@ -158,11 +160,11 @@ class Chain:
         if self._before is not None and self._before.action == "retire":
             yield "state", "the entry follows the one that says that the dataset has moved away"
         if entry.action in DECLARES:
-            if (entry.price, entry.spent) != (NOTHING, NOTHING):
-                yield "price", "a quota or a retirement charges nothing"
+            if (entry.cost, entry.spent) != (NOTHING, NOTHING):
+                yield "cost", "a quota or a retirement charges nothing"
             return
         yield from self._charged(entry)
-        total = self.spent.get(entry.period, NOTHING).plus(entry.price)
+        total = self.spent.get(entry.period, NOTHING).plus(entry.cost)
         if total != entry.spent:
             yield "total", "the running total is not the sum of the entries before it"
         if entry.opens and not self.dataset.budget.fits(NOTHING, entry.spent):
@@ -176,8 +178,8 @@ class Chain:
             )
         if entry.action == "release" and entry.curve is not None:
             yield from self._settled(entry, self.accounts.opening)
-        elif entry.action in ("commit", "release") and entry.price != NOTHING:
-            yield "price", "a commit or a release charges nothing"
+        elif entry.action in ("commit", "release") and entry.cost != NOTHING:
+            yield "cost", "a commit or a release charges nothing"
         if entry.opens:
             yield from self._curve(entry)
             before = self._before
@@ -191,13 +193,13 @@ class Chain:
                 and None in (before and before.across, entry.across)
             ):
                 yield (
-                    "price",
-                    "the charge reads several periods and does not say why its price covers that",
+                    "cost",
+                    "the charge reads several periods and does not say why its cost covers that",
                 )
 
     def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:
-            yield "price", "the release refunds a part of a charge that is not reserved"
+            yield "cost", "the release refunds a part of a charge that is not reserved"
             return
         limit = self.dataset.budget
         try:
@@ -206,31 +208,30 @@ class Chain:
             )
         except AccountingError as error:
             yield (
-                "price",
-                "the rounds that the release says were used cannot be priced"
-                f" ({type(error).__name__})",
+                "cost",
+                f"the rounds that the release says were used have no cost ({type(error).__name__})",
             )
             return
         if entry.failure != 0 or not -most <= entry.main <= 0:
-            yield "price", "the release refunds more than it says was not used"
+            yield "cost", "the release refunds more than it says was not used"
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            expected, relation = self._price(
-                entry.curve, entry.count, entry.price == self.dataset.budget.capacity
+            expected, relation = self._cost_and_relation(
+                entry.curve, entry.count, entry.cost == self.dataset.budget.capacity
             )
         except AccountingError as error:
-            yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
+            yield "cost", f"the entry's curve has no cost ({type(error).__name__})"
             return
         if _is_less(entry.main, expected.main) or _is_less(entry.failure, expected.failure):
-            yield "price", "the entry is charged less than its curve costs"
-        # An exchange of rows between periods is charged at the price of a replaced user.
+            yield "cost", "the entry is charged less than its curve costs"
+        # An exchange of rows between periods is charged at the cost of a replaced user.
         if relation not in (
             None,
             "replace_one" if entry.across == "exchange" else self.dataset.relation,
         ):
             yield (
-                "price",
+                "cost",
                 (
                     f"the entry's curve is proved for relation={relation!r} only, which is not"
                     " the relation of the charge"
@@ -255,10 +256,10 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
 
     A query returns (dataset name, entry number) pairs.
     """
-    found, action = _found(), entries.c.action
+    rows, action = _select_entries(), entries.c.action
     # The chain starts at 1: what has another number before it is read by its key, and by nothing
     # that walks the chain.
-    outside = found.where(or_(entries.c.seq > datasets.c.seq, entries.c.seq < 1))
+    outside = rows.where(or_(entries.c.seq > datasets.c.seq, entries.c.seq < 1))
     yield (
         outside,
         "head",
@@ -266,25 +267,25 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
         " added by hand",
     )
     yield (
-        found.where(datasets.c.id.is_(None)),
+        rows.where(datasets.c.id.is_(None)),
         "missing",
         "the entry belongs to no declared dataset",
     )
     unreserved = and_(action.in_(("commit", "void")), ~_opened("reserve"))
     uncommitted = and_(action == "release", ~_opened("charge", "commit"))
     yield (
-        found.where(or_(unreserved, uncommitted)),
+        rows.where(or_(unreserved, uncommitted)),
         "state",
         "the commit, release or void follows no charge that allows it",
     )
     used = exists(select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(("charge", "commit"))))
     message = "the void follows a commit, so data were read and the charge cannot be refunded"
-    yield found.where(action == "void", used), "state", message
-    reserved = _found(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
+    yield rows.where(action == "void", used), "state", message
+    reserved = _select_entries(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
     unequal = or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure)
     yield (
         reserved.where(action == "void", unequal),
-        "price",
+        "cost",
         "the void refunds another amount than was reserved",
     )
     step = (entries.c.dataset_id, entries.c.key, entries.c.period, entries.c.action)
@@ -321,7 +322,7 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
         fingerprints.c.dataset_id == entries.c.dataset_id,
     )
     opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS))
-    unclaimed = _found().where(
+    unclaimed = _select_entries().where(
         opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds))
     )
     message = (
@@ -335,7 +336,7 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
         _other.c.fingerprint.is_not(None),
     )
     several = select(func.count()).where(same, _other.c.action.in_(OPENS)).scalar_subquery()
-    wider = _found(entries.join(fingerprints, mine)).where(
+    wider = _select_entries(entries.join(fingerprints, mine)).where(
         opens, func.length(claimed) != of * several
     )
     yield (
@@ -356,7 +357,7 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
     yield unused.where(~exists(select(entries.c.seq).where(used))), "rows", message
 
 
-def _found(source: FromClause = entries) -> Select[Any]:
+def _select_entries(source: FromClause = entries) -> Select[Any]:
     return select(datasets.c.name, entries.c.seq).select_from(
         source.outerjoin(datasets, datasets.c.id == entries.c.dataset_id)
     )
@@ -398,15 +399,15 @@ class Verification(Sectioned):
         return not self.problems
 
     def __repr__(self) -> str:
-        (said,) = self.sections()
-        return "\n".join([f"Verification: {said.title}", *said.lines[:2]])
+        (section,) = self.sections()
+        return "\n".join([f"Verification: {section.title}", *section.lines[:2]])
 
     def sections(self) -> Iterator[Section]:
         """Return a line for each finding, and for the signature."""
-        checked = f"{self.entries:,} {'entry' if self.entries == 1 else 'entries'} checked"
+        title = f"{self.entries:,} {'entry' if self.entries == 1 else 'entries'} checked"
         lines = [
-            f"{one.dataset}{'' if one.seq is None else f', entry {one.seq}'}: {one.message}"
-            for one in self.problems
+            f"{it.dataset}{'' if it.seq is None else f', entry {it.seq}'}: {it.message}"
+            for it in self.problems
         ]
         if self.covered is not None:
             later = self.entries - self.covered
@@ -434,16 +435,16 @@ class Verification(Sectioned):
                 f"the signature was not checked ({key}). Give the public key that you trust"
                 " (`dpselect ledger verify --trust`)."
             )
-        yield Section(f"{checked}: no problems" if self.ok else checked, lines=lines)
+        yield Section(f"{title}: no problems" if self.ok else title, lines=lines)
 
 
-class _Stated(NamedTuple):
+class _DatasetState(NamedTuple):
     """A dataset's row, sums and quotas as one transaction saw them; None for unreadable ones."""
 
     row: Row[Any]
-    totals: dict[str, Price] | None
+    totals: dict[str, Cost] | None
     quotas: list[Revision] | None
-    held: dict[Place, Price] | None
+    account_sums: dict[Place, Cost] | None
 
     @classmethod
     def of(cls, connection: Connection, row: Row[Any]) -> Self:
@@ -455,7 +456,7 @@ class _Stated(NamedTuple):
             except (LedgerCorrupt, InvalidEntry):
                 return None
 
-        return cls(row, readable(all_totals), readable(revisions), readable(all_held))
+        return cls(row, readable(all_totals), readable(revisions), readable(all_account_sums))
 
 
 def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
@@ -464,9 +465,9 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
         raise InvalidEntry("a trusted key needs signed chain heads. Give the heads as well")
     with store.reader() as connection:
         rows = connection.execute(select(datasets).order_by(datasets.c.id)).all()
-        stated = [_Stated.of(connection, row) for row in rows]
+        states = [_DatasetState.of(connection, row) for row in rows]
     chains: list[tuple[Chain, Head | None]] = []
-    problems = tuple(islice(_problems(store, stated, heads, key, chains), MOST_PROBLEMS))
+    problems = tuple(islice(_problems(store, states, heads, key, chains), MOST_PROBLEMS))
     covered = sum(min(head.seq, chain.entries) for chain, head in chains if head is not None)
     read = sum(chain.entries for chain, _ in chains)
     return Verification(len(rows), read, problems, None if heads is None else covered, heads, key)
@@ -474,7 +475,7 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
 
 def _problems(
     store: Store,
-    stated: list[_Stated],
+    states: list[_DatasetState],
     heads: Heads | None,
     key: str | None,
     chains: list[tuple[Chain, Head | None]],
@@ -492,29 +493,31 @@ def _problems(
         if connection.dialect.name == "sqlite":
             # 64 MiB: each row is looked up in each index, in no order
             connection.exec_driver_sql("PRAGMA cache_size = -65536")
-            found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
-            if any(line != "ok" for line in found):
+            damage = connection.exec_driver_sql(
+                f"PRAGMA integrity_check({_MOST_DAMAGED})"
+            ).scalars()
+            if any(line != "ok" for line in damage):
                 message = (
                     "the file's pages are damaged. Restore a backup, and verify it against an"
                     " exported chain head"
                 )
                 yield Problem(_LEDGER, None, "corrupt", message)
-    kept = {} if heads is None else heads.datasets
-    for name in kept.keys() - {one.row.name for one in stated}:
+    head_of = {} if heads is None else heads.datasets
+    for name in head_of.keys() - {state.row.name for state in states}:
         yield Problem(
             name,
             None,
             "missing",
             "the exported chain heads name this dataset, and the ledger does not have it",
         )
-    for place, one in enumerate(stated):
-        if heads is not None and one.row.name not in kept and place < heads.declared:
+    for place, state in enumerate(states):
+        if heads is not None and state.row.name not in head_of and place < heads.declared:
             message = (
                 "the dataset was declared before the heads were taken, and they do not name"
                 " it, so the file of heads was cut"
             )
-            yield Problem(str(one.row.name), None, "missing", message)
-        yield from _dataset(store, one, kept.get(one.row.name), chains)
+            yield Problem(str(state.row.name), None, "missing", message)
+        yield from _dataset(store, state, head_of.get(state.row.name), chains)
     # what needs several rows at once; every statement sees one state of the store
     with store.reader() as connection:
         for query, kind, message in cross_checks():
@@ -523,11 +526,11 @@ def _problems(
 
 
 def _dataset(
-    store: Store, stated: _Stated, head: Head | None, chains: list[tuple[Chain, Head | None]]
+    store: Store, state: _DatasetState, head: Head | None, chains: list[tuple[Chain, Head | None]]
 ) -> Iterator[Problem]:
-    name = str(stated.row.name)
+    name = str(state.row.name)
     try:
-        declared = Declared(stated.row)
+        declared = Declared(state.row)
     except LedgerCorrupt:
         yield Problem(
             name, None, "declaration", "the dataset's row cannot be read, so it was edited"
@@ -537,7 +540,7 @@ def _dataset(
     chain = Chain(
         declared.dataset,
         digest(declared.declaration),
-        [one for one in stated.quotas or () if one.seq <= declared.seq],
+        [revision for revision in state.quotas or () if revision.seq <= declared.seq],
     )
     chains.append((chain, head))
     if chain.head != declared.genesis or declared.dataset.name != name:
@@ -569,11 +572,15 @@ def _dataset(
             " were removed or added"
         )
         yield Problem(name, chain.seq, "head", message)
-    if stated.totals != chain.spent:
+    if state.totals != chain.spent:
         yield Problem(
             name, None, "total", "the dataset's running totals are not the sums of its entries"
         )
-    if stated.quotas is None or stated.held is None or chain.accounts.differs(stated.held):
+    if (
+        state.quotas is None
+        or state.account_sums is None
+        or chain.accounts.differs(state.account_sums)
+    ):
         yield Problem(
             name,
             None,

@@ -1,4 +1,4 @@
-"""Spending as text for pages and terminals: budgets, prices, shares and accounts."""
+"""Spending as text for pages and terminals: budgets, costs, shares and accounts."""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -8,24 +8,24 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from accounting.budget import Budget
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING
 from accounting.numbers import of_unit
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING
-from accounting.remaining import Remaining, stated
+from accounting.remaining import Remaining, limits_in_words
 from accounting.wording import format_number, percent_up, rounded_down, rounded_up
 
 
 def budget_in_words(budget: Budget) -> str:
     """Return a budget in words, as it was declared, with the releases that it was declared for."""
-    return stated(budget) + budget.measure.suits
+    return limits_in_words(budget) + budget.measure.suits
 
 
 def main_up(units: int) -> str:
-    """Return a main price (nats) as text, rounded up, and away from zero for refunds."""
+    """Return a main cost (nats) as text, rounded up, and away from zero for refunds."""
     return _up(units, MAIN_UNIT)
 
 
 def failure_up(units: int) -> str:
-    """Return a failure price (a probability) as text, rounded up."""
+    """Return a failure cost (a probability) as text, rounded up."""
     return _up(units, FAILURE_UNIT)
 
 
@@ -39,16 +39,16 @@ HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε le
 """Column heads of the table of accounts in the budget's units (see `units_in_words`)."""
 
 
-def account_cells(left: Remaining) -> Iterator[str]:
+def account_cells(remaining: Remaining) -> Iterator[str]:
     """Yield an account's row under `HEADS`: spent amounts rounded up, the rest rounded down."""
-    yield left.account or "all rows"
-    yield main_up(left.spent.main)
-    yield rounded_down(left.main)
-    yield percent_up(left.used[0])
-    yield f"{failure_up(left.spent.failure)}/{failure_up(left.budget.capacity.failure)}"
-    yield "-" if left.epsilon is None else rounded_up(left.epsilon)
-    yield "-" if left.epsilon_left is None else rounded_down(left.epsilon_left)
-    yield "-" if left.mu_left is None else rounded_down(left.mu_left)
+    yield remaining.account or "all rows"
+    yield main_up(remaining.spent.main)
+    yield rounded_down(remaining.main)
+    yield percent_up(remaining.used[0])
+    yield f"{failure_up(remaining.spent.failure)}/{failure_up(remaining.budget.capacity.failure)}"
+    yield "-" if remaining.epsilon is None else rounded_up(remaining.epsilon)
+    yield "-" if remaining.epsilon_left is None else rounded_down(remaining.epsilon_left)
+    yield "-" if remaining.mu_left is None else rounded_down(remaining.mu_left)
 
 
 def units_in_words(budget: Budget) -> str:

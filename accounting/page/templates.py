@@ -26,7 +26,7 @@ def template(package: str, name: str) -> Template:
     """
     environment = Environment(
         loader=FunctionLoader(
-            lambda wanted: asset(__package__ if wanted == "parts.html" else package, wanted)
+            lambda file: asset(__package__ if file == "parts.html" else package, file)
         ),
         autoescape=True,
         undefined=StrictUndefined,
@@ -34,26 +34,26 @@ def template(package: str, name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(plural=_plural, source=_source, stated=_stated)
+    environment.filters.update(plural=_plural, source=_source, theorem=_theorem_html)
     return environment.get_template(name)
 
 
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
+def _plural(count: int, singular: str, plural: str) -> str:
+    return f"{count:,} {singular if count == 1 else plural}"
 
 
 # of theorems.json, which docs/make_theorems.py writes
 _FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")
 
 
-def _stated(markdown: str) -> Markup:
+def _theorem_html(markdown: str) -> Markup:
     """Return a theorem's words as HTML, with formulas, code and emphasis; links keep their text."""
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
     pieces = _FORMULA.split(text)
-    shown = [_emphasized(pieces[0])]
+    parts = [_emphasized(pieces[0])]
     for formula, code, words in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        shown += [formula or f"<code>{escape(code)}</code>", _emphasized(words)]
-    return Markup("".join(shown))
+        parts += [formula or f"<code>{escape(code)}</code>", _emphasized(words)]
+    return Markup("".join(parts))
 
 
 def _emphasized(words: str) -> str:

@@ -4,7 +4,7 @@
     [--calibration]
 
 Times are the least of several; ratios are ours over theirs. --calibration prints the noise that a
-budget is found to pay for instead: `parameter` is the price, so that a larger one means less noise
+budget is found to pay for instead: `parameter` is the cost, so that a larger one means less noise
 for the same promise, and `over` what it costs beyond.
 """
 
@@ -42,7 +42,7 @@ def composed(accountant: Any, steps: Sequence[object]) -> Any:
 
 
 def routes(_: argparse.Namespace) -> Rows:
-    """The price of StableTopK and of bounded-range steps at DELTA by every route."""
+    """The cost of StableTopK and of bounded-range steps at DELTA by every route."""
     test = acc.Approximate(curve=acc.GaussianDP(mu=math.sqrt(2 * RHO)), delta0=FAILURE)
     pick = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
     plans: list[tuple[str, acc.Curve, list[acc.Curve], float]] = [

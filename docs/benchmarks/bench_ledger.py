@@ -25,7 +25,7 @@ from harness import options, peak_memory, show
 from sqlalchemy import func, select
 
 import accounting as acc
-from accounting.ledger import Ledger, Terms
+from accounting.ledger import ChargeOptions, Ledger
 from accounting.ledger.store import entries
 from accounting.report import write_report
 
@@ -45,7 +45,7 @@ def batch(ledger: Ledger, name: str, size: int) -> tuple[float, float]:
     process's own time.
     """
     terms = [
-        Terms(relation="add_remove", key=f"{name}-{n}", label=f"job {n % 50}")
+        ChargeOptions(relation="add_remove", key=f"{name}-{n}", label=f"job {n % 50}")
         for n in range(size)
     ]
     clock, own = timed(

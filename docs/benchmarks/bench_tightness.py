@@ -627,7 +627,7 @@ def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
             settings[name] = dps.Sensitivity.of_counts(relation, value.l0)
     if "relation" in settings:
         settings["relation"] = relation
-    # the other relation of a record has the same price: a teacher is the other question
+    # the other relation of a record has the same cost: a teacher is the other question
     if "unit" in settings:
         settings["unit"] = "teacher"
     try:

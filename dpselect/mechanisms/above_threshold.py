@@ -21,7 +21,7 @@ from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
-from dpselect.noise import ThresholdNoise, ThresholdPrice, by_name, in_words
+from dpselect.noise import ThresholdCost, ThresholdNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.ranked import ranked_rows
 from dpselect.scores import Numbers, Scores
@@ -85,8 +85,8 @@ class AboveThreshold(Mechanism):
     )
 
     @model_validator(mode="after")
-    def _has_a_price(self) -> Self:
-        if self._price != "gaussian":
+    def _has_a_cost(self) -> Self:
+        if self._cost != "gaussian":
             return self
         if self.candidates is None:
             raise ValueError(
@@ -107,32 +107,32 @@ class AboveThreshold(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        if self.candidates is not None and self._price == "gaussian":
-            moved, answer = (
+        if self.candidates is not None and self._cost == "gaussian":
+            threshold_change, answer = (
                 ratio_up(self.sensitivity.linf, self.scale),
                 ratio_up(self.answer_shift, self.noise_on_answers),
             )
-            mu = ROOT_UP * math.hypot(moved, math.sqrt(self.c) * answer)
-            changed = (
+            mu = ROOT_UP * math.hypot(threshold_change, math.sqrt(self.c) * answer)
+            answer_change = (
                 self.candidates
                 if self.sensitivity.l0 is None
                 else min(self.sensitivity.l0, self.candidates)
             )
             vectors = GaussianDP(
                 mu=ROOT_UP
-                * math.sqrt(changed)
+                * math.sqrt(answer_change)
                 * ratio_up(self.sensitivity.linf, self.noise_on_answers)
             )
             return tighter(
                 GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors
             )
-        if self._price == "exponential":
+        if self._cost == "exponential":
             threshold = Fraction(self.sensitivity.linf) / Fraction(self.scale)
             above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
             return LaplaceDP(epsilon=fraction_up(threshold + above))
-        if self._price != "laplace":
+        if self._cost != "laplace":
             raise InvalidMechanism(
-                f"noise={self.noise!r} declares no threshold_price, so no theorem states the"
+                f"noise={self.noise!r} declares no threshold_cost, so no theorem states the"
                 " cost of comparisons with it. Prove one and declare it in the noise's class,"
                 " or use another noise"
             )
@@ -149,8 +149,8 @@ class AboveThreshold(Mechanism):
         return tighter(sparse, vector("laplace", self.noise_on_answers, self.sensitivity, None))
 
     @property
-    def _price(self) -> ThresholdPrice | None:
-        return by_name(self.noise).threshold_price
+    def _cost(self) -> ThresholdCost | None:
+        return by_name(self.noise).threshold_cost
 
     @property
     def answer_shift(self) -> float:
@@ -168,7 +168,7 @@ class AboveThreshold(Mechanism):
         factor = self.answer_shift / self.sensitivity.linf
         return self.scale * (
             math.sqrt(factor * math.sqrt(self.c))
-            if self._price == "gaussian"
+            if self._cost == "gaussian"
             else math.cbrt(self.c * factor)
         )
 
@@ -176,7 +176,7 @@ class AboveThreshold(Mechanism):
     def _level(self) -> float:
         """Level that noisy answers have to exceed, if all noises have mean 0."""
         return self.threshold + (
-            self.noise_on_answers - self.scale if self._price == "exponential" else 0.0
+            self.noise_on_answers - self.scale if self._cost == "exponential" else 0.0
         )
 
     def _check_stated(self) -> None:
@@ -332,9 +332,9 @@ class LargeMargin(Mechanism):
     def _margins(self, sizes: Floats) -> Floats:
         _, comparison, choice = self._scales
         noise = comparison * (np.log(2 / 3 * sizes) + np.log1p(sizes) - math.log(self.delta))
-        ahead = self.sensitivity_bound.range + choice * (np.log(2 * sizes) - math.log(self.delta))
+        lead = self.sensitivity_bound.range + choice * (np.log(2 * sizes) - math.log(self.delta))
         # A few ulps up, so that rounding cannot let a margin pass too easily.
-        return (noise + ahead) * (1 + 1e-14)
+        return (noise + lead) * (1 + 1e-14)
 
     def _check_stated(self) -> None:
         with np.errstate(over="ignore"):
@@ -384,8 +384,8 @@ class LargeMargin(Mechanism):
         flags = source.passing(
             descending[:, :1], by_name("exponential"), threshold, comparison, minus=minus
         )
-        found = first(flags, 1)[:, 0]
-        return np.where(found >= 0, found + 1, ranks + 1)
+        places = first(flags, 1)[:, 0]
+        return np.where(places >= 0, places + 1, ranks + 1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(scores.size, 1000)

@@ -221,12 +221,12 @@ def _require_whole(member: type[BaseModel]) -> None:
             " Traits(answers=..., noise=..., ordered=..., most=..., domain=...), from"
             " dpselect.mechanisms.traits"
         )
-    named: list[tuple[str, str | None]] = [("failure", traits.failure)]
-    named += [("usual", name) for name in traits.usual(1)]
-    named += [("noise", traits.noise.field)] if traits.noise is not None else []
-    named += [("most", traits.most)] if isinstance(traits.most, str) else []
+    pairs: list[tuple[str, str | None]] = [("failure", traits.failure)]
+    pairs += [("usual", name) for name in traits.usual(1)]
+    pairs += [("noise", traits.noise.field)] if traits.noise is not None else []
+    pairs += [("most", traits.most)] if isinstance(traits.most, str) else []
     fields = fields_of(member)
-    for trait, name in named:
+    for trait, name in pairs:
         if name is not None and name not in fields:
             raise TypeError(
                 f"{where}: traits.{trait} names {name!r}, which is not a field: its fields are"

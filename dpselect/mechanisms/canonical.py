@@ -175,10 +175,12 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
     """
     inside = np.zeros(len(values), dtype=bool)
     inside[list(subset)] = True
-    left = values[~inside].max() if not inside.all() else values.min()
+    best_outside = values[~inside].max() if not inside.all() else values.min()
     if top_set == "tied":
-        left = max(left, np.partition(values, len(values) - len(subset))[len(values) - len(subset)])
-    return float(gamma * values[inside].min() - (1 - gamma) * left)
+        best_outside = max(
+            best_outside, np.partition(values, len(values) - len(subset))[len(values) - len(subset)]
+        )
+    return float(gamma * values[inside].min() - (1 - gamma) * best_outside)
 
 
 def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:

@@ -103,11 +103,11 @@ class HorizonClip(Frozen):
         Returns:
             (m,) positions in `users`, and (m,) weights above 0, multiples of 1/UNIT.
         """
-        left = self.cells - used[users].astype(np.int64)
+        remaining = self.cells - used[users].astype(np.int64)
         new = np.bincount(users, minlength=len(used))[users]
-        kept = choose_cells(users, new, left, coins)
-        weights = self.weights()[self.cells - left[kept], np.minimum(new, left)[kept]]
-        return kept[weights > 0], weights[weights > 0]
+        cells = choose_cells(users, new, remaining, coins)
+        weights = self.weights()[self.cells - remaining[cells], np.minimum(new, remaining)[cells]]
+        return cells[weights > 0], weights[weights > 0]
 
 
 def choose_cells(
@@ -154,7 +154,9 @@ class HorizonCounts(Frozen):
 def _weights(exponent: float, cells: int) -> tuple[tuple[int, ...], Integers]:
     """The squares of single cells, and the table of weights."""
     shares = np.arange(1, cells + 1, dtype=np.float64) ** -exponent
-    single = tuple(int(one) for one in np.floor(shares / shares.sum() * (UNIT**2 * _BELOW_ONE)))
+    single = tuple(
+        int(square) for square in np.floor(shares / shares.sum() * (UNIT**2 * _BELOW_ONE))
+    )
     sums = np.concatenate([[0], np.cumsum(np.array(single, dtype=np.int64))])
     table = np.zeros((cells, cells + 1), dtype=np.int64)
     for used in range(cells):
@@ -251,12 +253,12 @@ def strategy(count: Over, periods: int, window: int | None) -> Strategy:
     return Strategy(measured, estimator, counted, totals)
 
 
-def _solved(measured: Integers, wanted: Integers) -> Floats:
+def _solved(measured: Integers, first_column: Integers) -> Floats:
     """The first column of A C^-1, for the first columns of C and A."""
-    factors, column = measured / UNIT, np.zeros(len(wanted))
-    for t in range(len(wanted)):
+    factors, column = measured / UNIT, np.zeros(len(first_column))
+    for t in range(len(first_column)):
         lags = factors[1 : t + 1]
-        column[t] = wanted[t] - math.fsum(lags * column[t - len(lags) : t][::-1])
+        column[t] = first_column[t] - math.fsum(lags * column[t - len(lags) : t][::-1])
     return column
 
 
@@ -386,7 +388,7 @@ class ContinualTopK(Mechanism):
     users: HorizonClip = Field(default=HorizonClip(), description="a HorizonClip")
     counts: HorizonCounts | None = Field(default=None, description="a HorizonCounts, or None")
     grouped: bool = Field(default=False, description="True or False")
-    stated: Relation = Field(
+    own_relation: Relation = Field(
         default="add_remove", alias="relation", description="'add_remove' or 'replace_one'"
     )
 
@@ -436,19 +438,21 @@ class ContinualTopK(Mechanism):
             return plain.model_copy(update={"counts": counts})
 
         if not unknown:
-            found: Any = calibrated(lambda scale: made(scale, None), budget, bracket)
-            return cls.model_validate(found)
-        tried: list[Any] = []
+            mechanism: Any = calibrated(lambda scale: made(scale, None), budget, bracket)
+            return cls.model_validate(mechanism)
+        candidates: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
             fitted = partial(made, delta=delta)
-            tried.append(calibrated(fitted, budget, bracket))
-        some = slice(None, None, -(-tried[0].periods // _COMPARED))
-        return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
+            candidates.append(calibrated(fitted, budget, bracket))
+        some = slice(None, None, -(-candidates[0].periods // _COMPARED))
+        return cls.model_validate(
+            min(candidates, key=lambda mechanism: mechanism.thresholds(some).mean())
+        )
 
     @property
     def sensitivity_bound(self) -> Sensitivity:
-        return Sensitivity(relation=self.stated)
+        return Sensitivity(relation=self.own_relation)
 
     @property
     def curve(self) -> Curve:
@@ -471,7 +475,7 @@ class ContinualTopK(Mechanism):
 
     def _moved(self, norm: float) -> float:
         """Change in l2 under the stated relation, if adding one user changes at most `norm`."""
-        return norm if self.stated == "add_remove" else next_up(sqrt_up(Fraction(2)) * norm)
+        return norm if self.own_relation == "add_remove" else next_up(sqrt_up(Fraction(2)) * norm)
 
     @property
     def _most_shown(self) -> int | None:
@@ -545,10 +549,10 @@ class ContinualTopK(Mechanism):
             return None
         repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * ROOT_UP
         shared = self.scale * self.strategy.total_deviations[periods] / repeats
-        found = thresholds(
+        bars = thresholds(
             tuple(shared.tolist()), 1.0, self.users.cells, self._lone_chance / self.periods
         )
-        return repeats * np.array(found) + self._rounding(self.strategy.totals)[periods]
+        return repeats * np.array(bars) + self._rounding(self.strategy.totals)[periods]
 
     @property
     def _tests_totals(self) -> bool:
@@ -561,7 +565,7 @@ class ContinualTopK(Mechanism):
             raise InvalidRequest("a public domain has no thresholds: all its items may be released")
         return (
             self.delta
-            / (1 if self.stated == "add_remove" else 2)
+            / (1 if self.own_relation == "add_remove" else 2)
             / (2 if self._tests_totals else 1)
         )
 

@@ -118,15 +118,17 @@ class DiscoverThenSelect(Mechanism):
 
         It is the norm that the cost of `selection` allows: l1 if the discovery states l1, else l2.
         """
-        one, norm = (
+        sensitivity, norm = (
             self.selection.sensitivity_bound,
             "l2" if self.discovery.sensitivity_bound.l1 is None else "l1",
         )
-        stated = one.l1 if norm == "l1" else one.l2
-        if stated is None or one.relation == "add_remove":
-            return stated
-        clip = stated / (2.0 if norm == "l1" else math.sqrt(2))  # of one user
-        covered = one.l2_of(None) >= Sensitivity.of_clipped(clip, norm, one.relation).l2_of(None)
+        norm_bound = sensitivity.l1 if norm == "l1" else sensitivity.l2
+        if norm_bound is None or sensitivity.relation == "add_remove":
+            return norm_bound
+        clip = norm_bound / (2.0 if norm == "l1" else math.sqrt(2))  # of one user
+        covered = sensitivity.l2_of(None) >= Sensitivity.of_clipped(
+            clip, norm, sensitivity.relation
+        ).l2_of(None)
         return clip if covered else math.nextafter(clip, 0)
 
     @property
@@ -142,12 +144,12 @@ class DiscoverThenSelect(Mechanism):
         self.selection._check_stated()
 
     def _check_scores(self, scores: Scores) -> None:
-        again = scores.sensitivity if scores.second is None else scores.second.sensitivity
-        self.selection.sensitivity_bound.require(again)
+        second = scores.sensitivity if scores.second is None else scores.second.sensitivity
+        self.selection.sensitivity_bound.require(second)
         if (
             scores.second is None
             and self.selected_again is not None
-            and self.selected_again > again.l2_of(None)
+            and self.selected_again > second.l2_of(None)
         ):
             raise InvalidRequest(
                 "the selection's cost is for users who are clipped again, to"
@@ -158,21 +160,21 @@ class DiscoverThenSelect(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         discovered = positions_of(self.discovery._select(scores, source), scores)
-        found = discovered[: self.candidates]
+        positions = discovered[: self.candidates]
         requested = self.selection.most_released
-        if len(found) < self.selection.least_candidates:
+        if len(positions) < self.selection.least_candidates:
             return release(
                 scores,
-                found,
+                positions,
                 ordered=self.ordered,
                 requested=requested,
                 complete=False,
                 reason=_REASON,
             )
-        items = in_own_order(scores, found)
+        items = in_own_order(scores, positions)
         chosen = self.selection._select(self._again(scores, items), source)
         best = [items[place] for place in chosen.indices]
-        named = release(
+        result = release(
             scores,
             best,
             ordered=chosen.ordered,
@@ -181,7 +183,7 @@ class DiscoverThenSelect(Mechanism):
             reason=chosen.reason,
         )
         return (
-            named if chosen.values is None else named.model_copy(update={"values": chosen.values})
+            result if chosen.values is None else result.model_copy(update={"values": chosen.values})
         )
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
@@ -193,8 +195,8 @@ class DiscoverThenSelect(Mechanism):
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        found = self.discovery._select_many(matrix, source).indices[:, : self.candidates]
-        domains = np.sort(np.where(found >= 0, found, matrix.shape[1]), axis=1)
+        positions = self.discovery._select_many(matrix, source).indices[:, : self.candidates]
+        domains = np.sort(np.where(positions >= 0, positions, matrix.shape[1]), axis=1)
         result = np.full(
             (len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64
         )
@@ -203,7 +205,7 @@ class DiscoverThenSelect(Mechanism):
         for place, kind in enumerate(kinds):
             rows, items = np.flatnonzero(of.ravel() == place), kind[kind < matrix.shape[1]]
             chosen = (
-                found[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
+                positions[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
             )
             if len(items) >= self.selection.least_candidates:
                 selected = self.selection._select_many(matrix[np.ix_(rows, items)], source)

@@ -59,8 +59,8 @@ def read_top(scores: Scores, kbar: int) -> Top:
     gaps = gaps_below(counts[None])[0, :kbar]
     if scores.domain == "observed":
         # Zeros that are never touched take no memory.
-        found, gaps = gaps, np.zeros(kbar)
-        gaps[: len(found)] = found
+        observed, gaps = gaps, np.zeros(kbar)
+        gaps[: len(observed)] = observed
     return Top(positions[:kbar], gaps)
 
 

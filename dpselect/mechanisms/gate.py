@@ -101,8 +101,8 @@ class Gate(Frozen, ABC):
     @property
     def sensitivity_bound(self) -> Sensitivity:
         """The widest sensitivity that the guarantee covers: by default, the field `sensitivity`."""
-        stated: Sensitivity = cast(Any, self).sensitivity
-        return stated
+        sensitivity: Sensitivity = cast(Any, self).sensitivity
+        return sensitivity
 
     @final
     @property

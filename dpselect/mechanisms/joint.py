@@ -346,22 +346,22 @@ class AllowedRanks:
 
         The levels are independent.
         """
-        allowed = np.tile(self._all, (count, 1))
+        rows = np.tile(self._all, (count, 1))
         missing = np.arange(count)
         while len(missing):
-            found, accepted = self._propose(len(missing), source)
-            allowed[missing[accepted]] = found[accepted]
+            ranks, accepted = self._propose(len(missing), source)
+            rows[missing[accepted]] = ranks[accepted]
             missing = missing[~accepted]
-        return allowed
+        return rows
 
     def _propose(self, count: int, source: Sampler) -> tuple[Integers, Flags]:
         """Draw allowed ranks at levels from the envelope, and flags of accepted proposals."""
         allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
         cell = self._cells.picked(count, source)
         inside = np.flatnonzero(cell < len(self._cells))
-        found = self._levels(cell[inside], source.words)
-        allowed[inside] = found
-        accepted[inside] = self._accepted(found, self._cells.allowed[cell[inside]], source.words)
+        ranks = self._levels(cell[inside], source.words)
+        allowed[inside] = ranks
+        accepted[inside] = self._accepted(ranks, self._cells.allowed[cell[inside]], source.words)
         return allowed, accepted
 
     def _levels(self, cell: Integers, words: WordSource) -> Integers:

@@ -98,7 +98,7 @@ class LimitedDomain(Mechanism):
 
     @property
     def curve(self) -> Approximate:
-        return self._price(self.k)
+        return self._cost(self.k)
 
     def cost_of(self, selection: Selection) -> Approximate:
         """Cost of one pick per item, plus one if the threshold ended it early. Theorem S8."""
@@ -106,9 +106,9 @@ class LimitedDomain(Mechanism):
             raise InvalidRequest(
                 f"this selection was not released by {self!r}. Pass one that its select returned"
             )
-        return self._price(min(self.k, len(selection) + 1))
+        return self._cost(min(self.k, len(selection) + 1))
 
-    def _price(self, picks: int) -> Approximate:
+    def _cost(self, picks: int) -> Approximate:
         times = picks if self.kbar_least is None else picks + 1
         return Approximate(curve=times * BoundedRange(epsilon=self.epsilon), delta0=self.delta)
 
@@ -164,11 +164,11 @@ class LimitedDomain(Mechanism):
         indices = np.full((len(block), self.k), -1, dtype=np.int64)
         for choice in np.unique(choices).tolist():
             rows, size = np.flatnonzero(choices == choice), self._least + choice
-            kept = self._beat(
+            places = self._beat(
                 above[rows, :size] - floors[rows, choice, None], self.margin_at(size), source
             )[:, : self.k]
-            indices[rows, : kept.shape[1]] = np.where(
-                kept >= 0, np.take_along_axis(positions[rows], kept, axis=1), -1
+            indices[rows, : places.shape[1]] = np.where(
+                places >= 0, np.take_along_axis(positions[rows], places, axis=1), -1
             )
         return indices
 
@@ -235,17 +235,17 @@ def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int
     """
     law: dict[tuple[int, ...], float] = {}
 
-    def extend(taken: tuple[int, ...], probability: float) -> None:
-        left = [i for i in range(len(exponents) - 1) if i not in taken]
-        if len(taken) == k:
-            law[tuple(positions[i] for i in taken)] = probability
+    def extend(prefix: tuple[int, ...], probability: float) -> None:
+        remaining = [i for i in range(len(exponents) - 1) if i not in prefix]
+        if len(prefix) == k:
+            law[tuple(positions[i] for i in prefix)] = probability
             return
         # anew, so that what follows an item far ahead is left
-        weights = np.exp((rest := exponents[[*left, -1]]) - rest.max())
+        weights = np.exp((rest := exponents[[*remaining, -1]]) - rest.max())
         *chances, stop = (weights / weights.sum()).tolist()
-        law[tuple(positions[i] for i in taken)] = probability * stop
-        for i, chance in zip(left, chances, strict=True):
-            extend((*taken, i), probability * chance)
+        law[tuple(positions[i] for i in prefix)] = probability * stop
+        for i, chance in zip(remaining, chances, strict=True):
+            extend((*prefix, i), probability * chance)
 
     extend((), 1.0)
     return law

@@ -23,9 +23,9 @@ _FALLS = np.array(RATES)[:, None]
 
 def columns(mechanism: ContinualTopK, period: int) -> Floats:
     """Weights (columns, period) of the measurements so far, for the sums of `order_by`."""
-    found = [_column(mechanism, period, rate)[::-1] for rate in RATES]
+    weights = [_column(mechanism, period, rate)[::-1] for rate in RATES]
     before = _column(mechanism, max(period - 1, 1), RATES[RANKING])[::-1]
-    return np.array([*found, np.append(before, 0.0)[-period:]])
+    return np.array([*weights, np.append(before, 0.0)[-period:]])
 
 
 def order_by(
@@ -136,8 +136,8 @@ class Means:
             variance: variance of the last vector's noise.
             among: items that may be looked at; None for all.
         """
-        shown = slice(None) if among is None else among
-        means, weights = self.values[:, shown], self._weights[:, shown]
+        items = slice(None) if among is None else among
+        means, weights = self.values[:, items], self._weights[:, items]
         return np.asarray(
-            means[_closest(means, self._earlier[shown], 2 * variance / weights, self._k)]
+            means[_closest(means, self._earlier[items], 2 * variance / weights, self._k)]
         )

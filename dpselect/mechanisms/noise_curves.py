@@ -19,7 +19,7 @@ from dpselect.noise import (
     Noise,
     NoiseName,
     VectorNoise,
-    WinnerPrice,
+    WinnerCost,
     by_name,
     in_words,
 )
@@ -65,14 +65,14 @@ def winner_curve(
 
     The noise itself declares the theorem, and there is no default.
     """
-    price = by_name(noise).winner_price
-    if price is None or price not in get_args(WinnerPrice):
+    cost = by_name(noise).winner_cost
+    if cost is None or cost not in get_args(WinnerCost):
         raise InvalidMechanism(
-            f"noise={noise!r} declares no winner_price, so no theorem states the cost of the"
+            f"noise={noise!r} declares no winner_cost, so no theorem states the cost of the"
             " largest score with it. Prove one and declare it in the noise's class, or use"
             " another noise"
         )
-    if price == "gaussian":
+    if cost == "gaussian":
         union = (
             []
             if candidates is None
@@ -89,7 +89,7 @@ def epsilon_curve(noise: LipschitzNoise | Noise, epsilon: float) -> BoundedRange
     """
     return (
         BoundedRange(epsilon=epsilon)
-        if by_name(noise).winner_price == "bounded_range"
+        if by_name(noise).winner_cost == "bounded_range"
         else LaplaceDP(epsilon=epsilon)
     )
 
@@ -134,10 +134,10 @@ def shared_vector(
         if VECTOR_NORMS.get(noise) == "l2"
         else (sensitivity.l1_of, 2.0)
     )
-    together = norm(None) < each * norm(candidates)
+    is_shared = norm(None) < each * norm(candidates)
     return (
         vector(noise, scale, sensitivity, None)
-        if together
+        if is_shared
         else 2 * vector(noise, scale, sensitivity, candidates)
     )
 
@@ -150,9 +150,9 @@ def _laplace_vector(
     The worst change moves as many scores by linf as the norm allows, and one more by the remainder.
     """
     whole, rest = divmod(Fraction(l1), Fraction(sensitivity.linf))
-    moved = [number for number in (candidates, sensitivity.l0) if number is not None]
-    if moved and whole >= min(moved):  # what is left then is a rounding of l1
-        whole, rest = min(moved), Fraction(0)
+    numbers = [number for number in (candidates, sensitivity.l0) if number is not None]
+    if numbers and whole >= min(numbers):  # what is left then is a rounding of l1
+        whole, rest = min(numbers), Fraction(0)
     parts: list[Curve] = (
         [int(whole) * LaplaceDP(epsilon=ratio_up(sensitivity.linf, scale))] if whole else []
     )
@@ -169,11 +169,11 @@ def centered_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | 
     if candidates is not None:
         squares.append(Fraction(sensitivity.range) ** 2 * candidates / 4)
     if sensitivity.l0 is not None:
-        changed = Fraction(l0 := sensitivity.l0)
+        size = Fraction(l0 := sensitivity.l0)
         if sensitivity.monotone and candidates is not None:
             raised = min(l0, candidates // 2)
-            changed = raised * (1 - Fraction(raised, candidates))
-        squares.append(Fraction(sensitivity.linf) ** 2 * changed)
+            size = raised * (1 - Fraction(raised, candidates))
+        squares.append(Fraction(sensitivity.linf) ** 2 * size)
     # Rationals: squares of small floats underflow, and a shift of 0 would be charged nothing.
     shifts = [sensitivity.l2_of(candidates), *map(sqrt_up, squares)]
     return GaussianDP(mu=ratio_up(min(shifts), scale))

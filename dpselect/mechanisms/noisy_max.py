@@ -179,7 +179,7 @@ class ReportNoisyMax(NoisyWinner):
     )
 
     @model_validator(mode="after")
-    def _has_a_price(self) -> Self:
+    def _has_a_cost(self) -> Self:
         _require_gaussian_width(self.noise, self.sensitivity, self.candidates)
         return self
 
@@ -200,7 +200,7 @@ def _require_gaussian_width(
     noise: NoiseName, sensitivity: Sensitivity, candidates: int | None
 ) -> None:
     """Refuse Gaussian noise whose cost nothing bounds."""
-    if by_name(noise).winner_price == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
+    if by_name(noise).winner_cost == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
             f"noise={noise!r} needs candidates= (the public number of candidates) or a"
             " sensitivity with l0= or l2=. Without one of them nothing bounds one user's"
@@ -301,12 +301,12 @@ class PeelingTopK(NoisyTopK):
         law: dict[tuple[int, ...], float] = {(): 1.0}
         for _ in range(self.k):
             longer: dict[tuple[int, ...], float] = {}
-            for taken, probability in law.items():
-                left = [item for item in range(len(values)) if item not in taken]
-                chances = argmax_probabilities(noise, self.scale, values[left]).tolist()
+            for sequence, probability in law.items():
+                remaining = [item for item in range(len(values)) if item not in sequence]
+                chances = argmax_probabilities(noise, self.scale, values[remaining]).tolist()
                 longer |= {
-                    (*taken, item): probability * chance
-                    for item, chance in zip(left, chances, strict=True)
+                    (*sequence, item): probability * chance
+                    for item, chance in zip(remaining, chances, strict=True)
                 }
             law = longer
         return dict(law)
@@ -320,7 +320,7 @@ def _shared_winner(
     A union over candidates is paid for each of the two.
     """
     whole = winner_curve(noise, scale, sensitivity, candidates)
-    if by_name(noise).winner_price != "gaussian":
+    if by_name(noise).winner_cost != "gaussian":
         return whole
     return tighter(2 * whole, centered_gaussian(scale, sensitivity, candidates))
 
@@ -333,18 +333,18 @@ def _peel_groups(
     `multiplicities[g]` candidates share `values[g]`.
     """
     first = list(itertools.accumulate(multiplicities.tolist(), initial=0))
-    left = multiplicities.copy()
-    taken: dict[int, list[int]] = {}
+    remaining = multiplicities.copy()
+    members_of: dict[int, list[int]] = {}
     order = []
     for _ in range(k):
-        groups = np.flatnonzero(left)
-        winner, member = source.top_k_grouped(values[groups], left[groups], noise, scale, 1)
+        groups = np.flatnonzero(remaining)
+        winner, member = source.top_k_grouped(values[groups], remaining[groups], noise, scale, 1)
         group, place = int(groups[winner[0]]), int(member[0])
         # Members that are left are numbered in order: skip those taken before.
-        for other in taken.setdefault(group, []):
+        for other in members_of.setdefault(group, []):
             place += other <= place
-        bisect.insort(taken[group], place)
-        left[group] -= 1
+        bisect.insort(members_of[group], place)
+        remaining[group] -= 1
         order.append(first[group] + place)
     return order
 
@@ -397,7 +397,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     values: bool = Field(default=False, strict=True, description="true or false")
 
     @model_validator(mode="after")
-    def _has_a_price(self) -> Self:
+    def _has_a_cost(self) -> Self:
         if self.values and self.value_scale is not None:
             raise ValueError(
                 "values=True shows the noise that chose, but value_scale adds fresh noise."
@@ -422,10 +422,10 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def shared_group_curve(self) -> Curve:
         if self.values:
             return shared_vector(self.noise, self.scale, self.sensitivity, self.candidates)
-        made = partial(
+        curve_of = partial(
             winners_curve, self.noise, self.scale, self.sensitivity, self.candidates, self.k
         )
-        chosen, plain = made(), made(family=False)
+        chosen, plain = curve_of(), curve_of(family=False)
         # The family of Theorem M2 is paid for each of two users (Theorem W8).
         chosen = plain if chosen == plain else tighter(2 * chosen, plain)
         if self.value_scale is None:
@@ -470,8 +470,8 @@ class OneshotTopK(NoisyTopK, ShowsValues):
                 scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities
             )
             noisy = drawn.rounded(public_grid(self.scale)).tolist()
-            shown = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
-            return release(scores, shown, ordered=True, requested=self.k, values=shown)
+            values = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
+            return release(scores, values, ordered=True, requested=self.k, values=values)
         best = largest(scores, by_name(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
         return (
@@ -545,22 +545,22 @@ def winners_curve(
     Their order is included if `_shows_order`, otherwise it covers the set. `family` is True if the
     bounds of Theorem M2 may lower the cost of a set.
     """
-    one, price = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_price
-    if price == "gaussian":
+    single, cost = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_cost
+    if cost == "gaussian":
         return centered_gaussian(scale, sensitivity, candidates)
-    if price == "bounded_range":
-        return k * one
+    if cost == "bounded_range":
+        return k * single
     times = _times(noise, candidates, k)
     chosen: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
     if noise == "laplace" and candidates is not None and times > 0 and family:
         chosen = _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
     if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
         return chosen
-    shown = vector(noise, scale, sensitivity, None)
+    histogram = vector(noise, scale, sensitivity, None)
     # never more than the set (Theorem H10)
     if sensitivity.l1_of(None) <= times * sensitivity.range:
-        return shown
-    return tighter(shown, chosen)
+        return histogram
+    return tighter(histogram, chosen)
 
 
 def _shows_order(
@@ -572,7 +572,7 @@ def _shows_order(
     Theorem M2 makes the set cheaper. Theorems C10, H2 and N8.
     """
     law, times = by_name(noise), _times(noise, candidates, k)
-    if law.winner_price in ("bounded_range", "gaussian"):
+    if law.winner_cost in ("bounded_range", "gaussian"):
         return True
     if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
         return True
@@ -613,9 +613,9 @@ def _with_family(whole: LaplaceDP, times: int, candidates: int, ratio: float) ->
         float(e): math.exp(log_delta(float(e))) * SUM_UP
         for e in np.linspace(least, most, _FAMILY_POINTS)
     }
-    kept = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
-    if not kept:
+    points = {e: d for e, d in family.items() if e < whole.epsilon0 and d < whole.profile(e)}
+    if not points:
         return whole
     return tighter(
-        whole, ProfileTable(epsilons=(*kept, whole.epsilon0), deltas=(*kept.values(), 0.0))
+        whole, ProfileTable(epsilons=(*points, whole.epsilon0), deltas=(*points.values(), 0.0))
     )

@@ -152,23 +152,23 @@ class GroupedScores(MechanismInput):
         """
         groups = self.groups
         if self.presence is not None:
-            found = mechanism.discovery._select(self.presence, source)
-            groups = _in_order(found.labels or ())  # the order of their noise is not released
+            discovered = mechanism.discovery._select(self.presence, source)
+            groups = _in_order(discovered.labels or ())  # the order of their noise is not released
         chosen = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
         late = (
-            [one.reason for one in chosen if not one.complete]
+            [part.reason for part in chosen if not part.complete]
             if chosen
             else ["no group was discovered"]
         )
         return Selection(
-            indices=_joined([one.positions for one in chosen]),
+            indices=_joined([part.positions for part in chosen]),
             ordered=mechanism.mechanism.ordered,
             complete=not late,
             reason=late[0] if late else None,
-            values=_joined([one.values for one in chosen]),
-            labels=_joined([one.labels for one in chosen]),
+            values=_joined([part.values for part in chosen]),
+            labels=_joined([part.labels for part in chosen]),
             groups=tuple(
-                group for group, one in zip(groups, chosen, strict=True) for _ in range(len(one))
+                group for group, part in zip(groups, chosen, strict=True) for _ in range(len(part))
             ),
         )
 
@@ -179,10 +179,10 @@ class GroupedScores(MechanismInput):
         """
         if self.presence is None:
             return self._law(mechanism, self.groups)
-        names, found = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
+        names, law = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
         discovered = (
             (chance, _in_order(names[place] for place in _items(outcome)))
-            for outcome, chance in found.items()
+            for outcome, chance in law.items()
         )
         return mixture((chance, self._law(mechanism, groups)) for chance, groups in discovered)
 
@@ -252,13 +252,13 @@ def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: i
     if not all(type(name) in (int, str) for name in groups):
         raise InvalidScores("names of groups must be int or str. Convert other types to text first")
     forms = set()
-    for one in itertools.chain(nobody, groups.values()):
-        if not isinstance(one, Scores):
+    for scores in itertools.chain(nobody, groups.values()):
+        if not isinstance(scores, Scores):
             raise InvalidScores(
                 "groups must hold dpselect.Scores, which declare what a user changes within the"
                 " group"
             )
-        forms.add((one.domain, one.kind, one.labels is None))
+        forms.add((scores.domain, scores.kind, scores.labels is None))
     if len(forms) > 1:
         raise InvalidScores(
             "groups differ in domain, kind or in whether they have labels. State the same for all"

@@ -37,7 +37,7 @@ Floor = Annotated[Real, Field(ge=-8, le=64)]
 Again = Callable[[Integers, float], Floats]
 """Function from positions of contested items and a norm to (n,) sums of users' weights there."""
 
-_AHEAD: Final = 3.0
+_FAR_BAR: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
 _REASON: Final = "fewer items than requested exceeded the thresholds"
 _SUM: Final = 1e-9  # largest error of a sum of parts: the cost is computed from the noise
@@ -217,9 +217,9 @@ class RacingTopK(WeighsAgain):
     def _mu_of(self, norm: float) -> float:
         first, *later = self.scales(norm)
         spent = self._users * norm * (1 + 2.0**-50)
-        moved = [ratio_up(self.sensitivity.l2_of(None), first)]
-        moved += [ratio_up(spent, scale) for scale in later]
-        return sqrt_up(sum((Fraction(one) ** 2 for one in moved), Fraction(0)))
+        ratios = [ratio_up(self.sensitivity.l2_of(None), first)]
+        ratios += [ratio_up(spent, scale) for scale in later]
+        return sqrt_up(sum((Fraction(ratio) ** 2 for ratio in ratios), Fraction(0)))
 
     @property
     def curve(self) -> Curve:
@@ -310,20 +310,20 @@ class RacingTopK(WeighsAgain):
     def _roundings(self, norm: float) -> tuple[float, ...]:
         """Largest change of the running score of each round by rounding to grids, in deviations."""
         halves = [public_grid(scale) / 2 / scale for scale in self.scales(norm)]
-        found = [halves[0]]
+        errors = [halves[0]]
         for half in halves[1:]:
-            found.append(self.combine * found[-1] + self._rest * half)
-        return tuple(found)
+            errors.append(self.combine * errors[-1] + self._rest * half)
+        return tuple(errors)
 
     def _units(self, norm: float) -> tuple[float, ...]:
         """Score units in one deviation of the running score of each round, as a mean of scores."""
         parts: list[float] = []
-        found = []
+        units = []
         for scale in self.scales(norm):
             new = self._rest / scale if parts else 1 / scale
             parts = [*(self.combine * part for part in parts), new]
-            found.append(1 / math.fsum(parts))
-        return tuple(found)
+            units.append(1 / math.fsum(parts))
+        return tuple(units)
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """Half the width of intervals around the values for the users' weights, score units.
@@ -337,7 +337,7 @@ class RacingTopK(WeighsAgain):
             for norm in self.norms
             for unit, rounding in zip(self._units(norm), self._roundings(norm), strict=True)
         ]
-        widest, rounded = (max(found) for found in zip(*rounds, strict=True))
+        widest, rounded = (max(column) for column in zip(*rounds, strict=True))
         return half_width("gaussian", widest, confidence, among * len(self.shares)) + rounded
 
     # -- a release ---------------------------------------------------------------------------------
@@ -376,14 +376,16 @@ class RacingTopK(WeighsAgain):
         def again(at: Integers, norm: float) -> Floats:
             return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
 
-        raced = self._raced(first, rows, groups, again, source, together=True)
-        shown = np.flatnonzero(raced.released)
+        race = self._raced(first, rows, groups, again, source, together=True)
+        released_places = np.flatnonzero(race.released)
         if self.delta is not None:  # of a public domain positions tell nothing
-            named = {positions[place]: place for place in shown.tolist()}
-            places = [named[place] for place in in_own_order(scores, named)]
-            shown = np.array(places, dtype=np.int64)
-        best = [positions[place] for place in self._best(raced, rows, groups, shown).tolist()]
-        values = dict(zip(positions, raced.values.tolist(), strict=True)) if self.values else None
+            place_of = {positions[place]: place for place in released_places.tolist()}
+            places = [place_of[place] for place in in_own_order(scores, place_of)]
+            released_places = np.array(places, dtype=np.int64)
+        best = [
+            positions[place] for place in self._best(race, rows, groups, released_places).tolist()
+        ]
+        values = dict(zip(positions, race.values.tolist(), strict=True)) if self.values else None
         requested = None if self.cells else self.k
         return release(
             scores, best, ordered=True, requested=requested, reason=_REASON, values=values
@@ -409,23 +411,25 @@ class RacingTopK(WeighsAgain):
         def again(at: Integers, norm: float) -> Floats:
             return np.asarray(flat[there[at]] * self._used_again(norm), dtype=np.float64)
 
-        raced = self._raced(first, rows, rounds, again, source, together=False)
-        best = self._best(raced, rows, rounds, np.flatnonzero(raced.released))
+        race = self._raced(first, rows, rounds, again, source, together=False)
+        best = self._best(race, rows, rounds, np.flatnonzero(race.released))
         places = _ranks(rows[best], rounds)
         most = min(self.k, size)
         indices = np.full((rounds, most), -1, dtype=np.int64)
         values = np.full((rounds, most), np.nan)
         indices[rows[best], places] = there[best] % size
-        values[rows[best], places] = raced.values[best]
-        shown = values if self.values else None
-        return Selections(indices, ordered=True, requested=self.k, reason=_REASON, values=shown)
+        values[rows[best], places] = race.values[best]
+        shown_values = values if self.values else None
+        return Selections(
+            indices, ordered=True, requested=self.k, reason=_REASON, values=shown_values
+        )
 
-    def _best(self, raced: _Raced, rows: Integers, groups: int, shown: Integers) -> Integers:
-        """Return the k first of each group among `shown`, group by group.
+    def _best(self, race: _Raced, rows: Integers, groups: int, items: Integers) -> Integers:
+        """Return the k first of each group among `items`, group by group.
 
-        Ties keep the order of `shown`.
+        Ties keep the order of `items`.
         """
-        order = shown[np.lexsort((-raced.scores[shown], raced.tiers[shown], rows[shown]))]
+        order = items[np.lexsort((-race.scores[items], race.tiers[items], rows[items]))]
         return order[_ranks(rows[order], groups) < self.k]
 
     def _raced(
@@ -448,19 +452,21 @@ class RacingTopK(WeighsAgain):
         running, rounds = first / self.scales()[0], len(self.shares)
         released, live = first > self.first_threshold, np.ones(len(first), dtype=np.bool_)
         tiers, seen = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
-        left, spends = np.full(groups, self.k), np.zeros(groups, dtype=np.int64)
+        places, spends = np.full(groups, self.k), np.zeros(groups, dtype=np.int64)
         for at in range(rounds - 1):
-            known = np.flatnonzero(live & released)
-            bar, enough = self._bars(running[known], rows[known], left, heights[spends, at])
+            survivors = np.flatnonzero(live & released)
+            bar, enough = self._bars(
+                running[survivors], rows[survivors], places, heights[spends, at]
+            )
             if at == 0:
-                number = np.bincount(rows[known], minlength=groups)
+                number = np.bincount(rows[survivors], minlength=groups)
                 spends = self._spends(bar, number, together=together)
             low, high = self._reach(bar, at, enough)
             contested = live & (running > low[rows]) & (running <= high[rows])
             settled = live & released & (running > high[rows])
             tiers[settled] = at
             tiers[live & released & ~settled & ~contested] = 2 * rounds - at
-            left = np.maximum(left - np.bincount(rows[settled], minlength=groups), 1)
+            places = np.maximum(places - np.bincount(rows[settled], minlength=groups), 1)
             live = contested
             for place in np.unique(spends).tolist():
                 norm = self.norms[place]
@@ -475,7 +481,7 @@ class RacingTopK(WeighsAgain):
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
     def _bars(
-        self, scores: Floats, rows: Integers, left: Integers, heights: Floats
+        self, scores: Floats, rows: Integers, places: Integers, heights: Floats
     ) -> tuple[Floats, Flags]:
         """Return (groups,) scores of released items at the last open place, and flags.
 
@@ -484,14 +490,14 @@ class RacingTopK(WeighsAgain):
         hidden.
         """
         order = np.lexsort((-scores, rows))
-        number = np.bincount(rows, minlength=len(left))
+        number = np.bincount(rows, minlength=len(places))
         start = np.cumsum(number) - number
-        enough = number >= left
+        enough = number >= places
         bar = heights.copy()
         if self.delta is None:
-            left, enough = np.minimum(left, number), number > 0
+            places, enough = np.minimum(places, number), number > 0
             bar[~enough] = 0.0  # of a group in which nothing is contested
-        bar[enough] = scores[order[(start + left - 1)[enough]]]
+        bar[enough] = scores[order[(start + places - 1)[enough]]]
         return bar, enough
 
     def _reach(self, bar: Floats, at: int, enough: Flags) -> tuple[Floats, Floats]:
@@ -509,15 +515,17 @@ class RacingTopK(WeighsAgain):
         The second norm is spent if noise is small beside the bar. `together` takes one norm for all
         groups, by the majority of those in which something is released.
         """
-        least = np.full(len(bar), _AHEAD)
+        least = np.full(len(bar), _FAR_BAR)
         if self.delta is None:  # noise alone lifts the k-th of many
             expected = by_name("gaussian").isf(np.minimum(0.5, self.k / np.maximum(number, 1)))
             least = np.maximum(least, expected + 1)
-        ahead = (bar >= least) & (2 * number >= self.k)
+        is_far = (bar >= least) & (2 * number >= self.k)
         if together:
-            shown = number > 0
-            ahead = np.full(len(bar), shown.any() and 2 * (ahead & shown).sum() >= shown.sum())
-        return np.where(ahead, len(self.norms) - 1, 0)
+            is_filled = number > 0
+            is_far = np.full(
+                len(bar), is_filled.any() and 2 * (is_far & is_filled).sum() >= is_filled.sum()
+            )
+        return np.where(is_far, len(self.norms) - 1, 0)
 
     # -- its law -----------------------------------------------------------------------------------
 
@@ -533,8 +541,8 @@ class RacingTopK(WeighsAgain):
             )
         if len(there) == 0:
             return {(): 1.0}
-        shown = 1.0 if self.delta is None else self._shown_alone(scores, int(there[0]))
-        return {(int(there[0]),): shown} | ({} if shown == 1 else {(): 1 - shown})
+        chance = 1.0 if self.delta is None else self._shown_alone(scores, int(there[0]))
+        return {(int(there[0]),): chance} | ({} if chance == 1 else {(): 1 - chance})
 
     def _shown_alone(self, scores: Scores, place: int) -> float:
         """Return the probability that the only item is released.
@@ -633,8 +641,8 @@ class _Chances:
         before, mass = self._at, self._mass
         self._means = self._combine * self._means + self._rest * again
         self._at, weights, above = self._nodes(floor, height)
-        moved = (self._at - self._combine * before[:, None]) / self._rest - again
-        self._mass = (mass @ normal_pdf(moved)) * (weights / self._rest)
+        noise = (self._at - self._combine * before[:, None]) / self._rest - again
+        self._mass = (mass @ normal_pdf(noise)) * (weights / self._rest)
         self._above = self._above + above
 
 
@@ -695,7 +703,7 @@ def _thresholds(
     lone = _Chances(np.array(alone), start, floors[0], combine)
     nobody = _Chances(np.zeros(1), start, floors[0], combine)
     rest, most, highest = math.sqrt(1 - combine**2), np.array(items, dtype=np.float64), max(alone)
-    found: list[float] = []
+    heights: list[float] = []
     for at, (mean, part, rounding) in enumerate(zip(again, parts, roundings, strict=True)):
 
         def hidden(height: float, mean: float = mean, part: float = part) -> bool:
@@ -705,9 +713,9 @@ def _thresholds(
 
         highest = combine * highest + rest * mean
         height = _least(-40.0, highest + 40.0, hidden)
-        found.append(height + rounding + _ROUNDING * (1 + abs(height)))
+        heights.append(height + rounding + _ROUNDING * (1 + abs(height)))
         if at + 1 < len(again):
             floor = floors[at + 1] - rounding - _ROUNDING * (1 + abs(floors[at + 1]))
             lone.race(mean, height, floor)
             nobody.race(0.0, height, floor)
-    return tuple(found)
+    return tuple(heights)

@@ -136,11 +136,11 @@ def columns(flags: Flags) -> Integers:
 
 def joined(parts: Iterable[Integers]) -> Integers:
     """Concatenate blocks of rows, and fill up the narrower ones with -1."""
-    held = list(parts)
-    widest = max(part.shape[1] for part in held)
-    result = np.full((sum(map(len, held)), widest), -1, dtype=np.int64)
+    pieces = list(parts)
+    widest = max(part.shape[1] for part in pieces)
+    result = np.full((sum(map(len, pieces)), widest), -1, dtype=np.int64)
     start = 0
-    for part in held:
+    for part in pieces:
         result[start : start + len(part), : part.shape[1]] = part
         start += len(part)
     return result

@@ -102,14 +102,16 @@ def expanded(scores: Scores, groups: Integers, members: Integers) -> list[int]:
 # Values with fresh noise, and their distribution.
 
 
-def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> Floats:
+def noisy_values(values: Numbers, noise: NoiseName, scale: float, source: Sampler) -> Floats:
     """Return (count,) values plus fresh noise. Theorem M3.
 
     The values are clamped to +-2^53, which does not increase their sensitivity. The noisy values
     are rounded to a public grid of at most scale/1024, exactly (Theorem X7), because the low bits
     of a float64 sum would show the noise (Mironov 2012).
     """
-    return source.rounded(held.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale))
+    return source.rounded(
+        values.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale)
+    )
 
 
 def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1) -> float:
@@ -165,9 +167,9 @@ def cell_law(
 
     The noise of the values is independent of the items.
     """
-    held = np.clip(scores.dense(), -_LARGEST, _LARGEST)
+    values = np.clip(scores.dense(), -_LARGEST, _LARGEST)
     bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
-    chances = _between(noise, (bars - held[:, None].astype(np.float64)) / scale)
+    chances = _between(noise, (bars - values[:, None].astype(np.float64)) / scale)
     joint = {}
     for chosen, chance in law.items():
         items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)

@@ -80,27 +80,27 @@ class RepeatAndSelect(Mechanism):
     )
     base: Annotated[Any, BeforeValidator(_base)] = Field(description="a curve or a mechanism")
     distribution: NumberOfRuns = Field(description="a TruncatedNegativeBinomial or PoissonRuns")
-    stated: Relation | None = Field(
+    own_relation: Relation | None = Field(
         default=None, alias="relation", description="'add_remove' or 'replace_one'"
     )
 
     @model_validator(mode="after")
     def _has_a_relation(self) -> Self:
         if isinstance(self.base, Curve):
-            if self.stated is None:
+            if self.own_relation is None:
                 raise ValueError(
                     "relation is missing, and a curve does not state its own. State"
                     " 'add_remove' or 'replace_one'"
                 )
-            if self.base.proved_for not in (None, self.stated):
+            if self.base.proved_for not in (None, self.own_relation):
                 raise ValueError(
-                    f"relation={self.stated!r} is not what base={type(self.base).__name__} is"
+                    f"relation={self.own_relation!r} is not what base={type(self.base).__name__} is"
                     f" proved for. State relation={self.base.proved_for!r}, or pass a curve of one"
-                    f" run under {self.stated!r}"
+                    f" run under {self.own_relation!r}"
                 )
-        elif self.stated not in (None, self.base.relation):
+        elif self.own_relation not in (None, self.base.relation):
             raise ValueError(
-                f"relation={self.stated!r} differs from the relation of base,"
+                f"relation={self.own_relation!r} differs from the relation of base,"
                 f" {self.base.relation!r}. Leave it out"
             )
         return self
@@ -108,7 +108,7 @@ class RepeatAndSelect(Mechanism):
     @property
     def sensitivity_bound(self) -> Sensitivity:
         return Sensitivity(
-            relation=self.base.relation if isinstance(self.base, Mechanism) else self.stated
+            relation=self.base.relation if isinstance(self.base, Mechanism) else self.own_relation
         )
 
     @property

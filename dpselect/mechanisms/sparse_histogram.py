@@ -143,7 +143,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         return half_width(self.noise, self.scale, confidence, among)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        listed, groups, shown = (
+        listed, groups, values = (
             np.flatnonzero(scores.values > self.floor),
             scores.multiplicities,
             dict[int, float](),
@@ -154,8 +154,10 @@ class SparseHistogram(Mechanism, ShowsValues):
                 scores.values[listed], by_name(self.noise), self.scale, self.threshold, self.k, many
             )
             chosen = expanded(scores, listed[drawn.index], drawn.member)
-            shown = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
-        return release(scores, shown, ordered=True, requested=self.k, reason=_REASON, values=shown)
+            values = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
+        return release(
+            scores, values, ordered=True, requested=self.k, reason=_REASON, values=values
+        )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         order = source.above_rows(
@@ -193,9 +195,10 @@ def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) ->
     One height for each of these numbers of draws, in noise units.
     """
     with precision(_BITS):
-        kept = (-arb(delta)).log1p()
+        log_chance = (-arb(delta)).log1p()
         return tuple(
-            float(by_name(noise).isf_ball(-(kept / number).expm1()).upper()) for number in items
+            float(by_name(noise).isf_ball(-(log_chance / number).expm1()).upper())
+            for number in items
         )
 
 
@@ -262,7 +265,10 @@ class OrderLaw:
         """
         length = np.diff(ends)
         pieces = length * (pdf @ legendre()[1]) / 2
-        above = [integrals_above(one, held, length) for one, held in zip(pdf, pieces, strict=True)]
+        above = [
+            integrals_above(density, mass, length)
+            for density, mass in zip(pdf, pieces, strict=True)
+        ]
         cdf = np.maximum(total[:, None, None] - np.array(above).reshape(pdf.shape), 0.0)
         return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
 
@@ -275,30 +281,30 @@ class OrderLaw:
         items = range(len(self._below))
         for size in range(least, most + 1):
             for order in itertools.permutations(items, size):
-                others = [item for item in items if item not in order]
+                other_items = [item for item in items if item not in order]
                 if size == 0:
                     yield order, (), 1.0 if most == 0 else float(np.prod(self._below))
                     continue
                 full = size == most
                 rest = (
-                    np.prod(self._cdf[others], axis=0)
+                    np.prod(self._cdf[other_items], axis=0)
                     if full
-                    else np.full_like(self._cdf[0], np.prod(self._below[others]))
+                    else np.full_like(self._cdf[0], np.prod(self._below[other_items]))
                 )
                 for seen in itertools.combinations_with_replacement(
                     np.unique(self._cell)[::-1].tolist(), size
                 ):
                     yield order, seen, self._chain(order, seen, rest)
 
-    def _chain(self, order: Places, seen: Places, others: Floats) -> float:
-        above = np.ones_like(others)
+    def _chain(self, order: Places, seen: Places, factors: Floats) -> float:
+        above = np.ones_like(factors)
         density = [
             self._pdf[item] * (self._cell == cell)[:, None]
             for item, cell in zip(order, seen, strict=True)
         ]
-        for one in density[:-1]:
-            above = integrals_above(one * above, self._pieces(one * above), self._length)
-        return float(self._pieces(density[-1] * above * others).sum())
+        for part in density[:-1]:
+            above = integrals_above(part * above, self._pieces(part * above), self._length)
+        return float(self._pieces(density[-1] * above * factors).sum())
 
     def _pieces(self, integrand: Floats) -> Floats:
         return np.asarray(self._length * (integrand @ legendre()[1]) / 2)

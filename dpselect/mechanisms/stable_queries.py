@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import Approximate, BoundedRange, Curve
-from accounting.arguments import shown
+from accounting.arguments import quote
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
@@ -120,7 +120,7 @@ class StableRule:
         alone.
         """
         if not 0 < probability < 1:
-            raise InvalidRequest(f"probability={shown(probability)} must lie between 0 and 1")
+            raise InvalidRequest(f"probability={quote(probability)} must lie between 0 and 1")
         low, high = 0.0, self.test_scale
         if self.pass_probability(low) >= probability:
             return low
@@ -268,12 +268,14 @@ class FirstStable(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = self.rule.first_passing(scores.dense()[None], source)
-        return release(scores, found[found >= 0], ordered=False, requested=1, reason=_REASON)
+        places = self.rule.first_passing(scores.dense()[None], source)
+        return release(scores, places[places >= 0], ordered=False, requested=1, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        found = np.concatenate([self.rule.first_passing(block, source) for block in blocks(matrix)])
-        return Selections(found[:, None], ordered=False, requested=1, reason=_REASON)
+        places = np.concatenate(
+            [self.rule.first_passing(block, source) for block in blocks(matrix)]
+        )
+        return Selections(places[:, None], ordered=False, requested=1, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(scores.size, 1000)
@@ -373,15 +375,15 @@ class OnlineStableQueries(StableQueries):
         ends = [self.rule.first_law(behind[start:]).tolist() for start in range(scores.size)]
         chances: dict[Any, float] = {}
 
-        def run(start: int, left: int, answered: frozenset[int], chance: float) -> None:
-            if left == 0 or start == scores.size:
+        def run(start: int, failures: int, answered: frozenset[int], chance: float) -> None:
+            if failures == 0 or start == scores.size:
                 chances[answered] = chances.get(answered, 0.0) + chance
                 return
             for length, probability in enumerate(ends[start]):
                 stop = start + length
                 run(
                     min(stop + 1, scores.size),
-                    left - 1,
+                    failures - 1,
                     answered | set(range(start, stop)),
                     chance * probability,
                 )
@@ -394,7 +396,7 @@ class OnlineStableQueries(StableQueries):
 
 
 class _State(NamedTuple):
-    asked: int
+    queries: int
     unstable: int
     thresholds: Thresholds | None
     """None while a query is tested, and forever once a test has failed halfway."""
@@ -421,9 +423,9 @@ class StableSession:
         )
 
     @property
-    def asked(self) -> int:
+    def queries(self) -> int:
         """Number of queries asked so far."""
-        return self._kept.value.asked
+        return self._kept.value.queries
 
     @property
     def unstable(self) -> int:
@@ -470,7 +472,7 @@ class StableSession:
             passed = bool(self._rule.passes(np.array([distance]), thresholds)[0])
             if not passed:
                 thresholds.renew(np.zeros(1, dtype=np.int64))
-            self._kept.value = _State(state.asked + 1, state.unstable + (not passed), thresholds)
+            self._kept.value = _State(state.queries + 1, state.unstable + (not passed), thresholds)
         return passed
 
     def close(self) -> Curve:
@@ -502,7 +504,7 @@ class StableSession:
 
     def __repr__(self) -> str:
         return (
-            f"StableSession(asked={self.asked}, unstable={self.unstable},"
+            f"StableSession(queries={self.queries}, unstable={self.unstable},"
             f" is_open={self._is_open(self._kept.value)})"
         )
 
@@ -661,8 +663,8 @@ class TopStable(Mechanism):
 
     def _sizes(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) first sizes whose gap passes, or 0, from (rows, ranks) gaps."""
-        found = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
-        return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
+        places = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
+        return np.where(places >= 0, self.search_order(gaps.shape[1])[places], 0)
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Integers:
         """Pick (rows, k) places in stable sets of one size > k."""

@@ -93,8 +93,8 @@ class StabilityRule:
 
     def least_gap(self, probability: float) -> float:
         """Return the smallest gap (counts) that passes with at least this probability."""
-        needed = self.threshold - float(by_name(self.noise).isf(probability))
-        return gap_shift(self.relation) + self.scale * needed if needed > 0 else 0.0
+        quantile = self.threshold - float(by_name(self.noise).isf(probability))
+        return gap_shift(self.relation) + self.scale * quantile if quantile > 0 else 0.0
 
     def passes(self, gaps: Floats, source: Sampler) -> Flags:
         """Draw fresh noise for each gap, and return flags of the gaps that pass."""
@@ -344,7 +344,7 @@ class StableTopK(WidestGap, StabilityGatedSet):
     @property
     def _is_ranged(self) -> bool:
         """True if the choice has a bounded range, and no union over the sizes. Theorem C8 (ii)."""
-        return by_name(self.gap_noise).winner_price == "bounded_range"
+        return by_name(self.gap_noise).winner_cost == "bounded_range"
 
     @property
     def core(self) -> Curve:
@@ -510,29 +510,29 @@ class StableTopKFixed(Mechanism):
 
     def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Integers:
         """Fill up or thin out stable sets of one size, and return (rows, k) positions."""
-        kept = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
-        wanted = self.k - kept.shape[1]
-        if wanted == 0:
-            return kept
+        stable = _columns(members) if size <= self.k else np.empty((len(values), 0), dtype=np.int64)
+        missing = self.k - stable.shape[1]
+        if missing == 0:
+            return stable
         pool = _columns(members if size > self.k else ~members)
         competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
-        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(wanted), wanted)
-        return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
+        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(missing), missing)
+        return np.concatenate([stable, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(math.comb(scores.size, self.k))
         values, law = centered(scores.dense()), dict[Any, float]()
         for stable, chance in self.stable._probabilities(scores).items():
-            kept = frozenset[int]() if len(stable) > self.k else stable
-            pool = sorted(stable - kept or {*range(len(values))} - kept)
-            wanted = self.k - len(kept)
+            core = frozenset[int]() if len(stable) > self.k else stable
+            pool = sorted(stable - core or {*range(len(values))} - core)
+            missing = self.k - len(core)
             picks: dict[frozenset[int], float] = {frozenset(): 1.0}
-            if wanted:
+            if missing:
                 picks = top_set_probabilities(
-                    by_name("gumbel"), self.pick_scale(wanted), values[pool], wanted
+                    by_name("gumbel"), self.pick_scale(missing), values[pool], missing
                 )
             for places, probability in picks.items():
-                chosen = kept | {pool[place] for place in places}
+                chosen = core | {pool[place] for place in places}
                 law[chosen] = law.get(chosen, 0.0) + chance * probability
         return law
 

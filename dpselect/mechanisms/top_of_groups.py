@@ -86,27 +86,31 @@ class TopOfGroups(DelegatingMechanism):
             ) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = self.mechanism._select(scores, source)
-        named = (
-            [("", "")] * len(found)
-            if found.labels is None
-            else [parts_of(label) for label in found.labels]
+        selection = self.mechanism._select(scores, source)
+        cells = (
+            [("", "")] * len(selection)
+            if selection.labels is None
+            else [parts_of(label) for label in selection.labels]
         )
-        kept = self._kept([group for group, _ in named])
-        shown = Counter(named[at][0] for at in kept)
-        complete = bool(kept) and min(shown.values()) >= self.k
+        places = self._first_of_each([group for group, _ in cells])
+        counts = Counter(cells[at][0] for at in places)
+        complete = bool(places) and min(counts.values()) >= self.k
         return Selection(
-            indices=None if found.positions is None else tuple(found.positions[at] for at in kept),
+            indices=None
+            if selection.positions is None
+            else tuple(selection.positions[at] for at in places),
             ordered=True,
             requested=self.k,
             complete=complete,
             reason=None if complete else REASON,
-            values=None if found.values is None else tuple(found.values[at] for at in kept),
-            labels=None if found.labels is None else tuple(named[at][1] for at in kept),
-            groups=None if found.labels is None else tuple(named[at][0] for at in kept),
+            values=None
+            if selection.values is None
+            else tuple(selection.values[at] for at in places),
+            labels=None if selection.labels is None else tuple(cells[at][1] for at in places),
+            groups=None if selection.labels is None else tuple(cells[at][0] for at in places),
         )
 
-    def _kept(self, groups: Iterable[Label]) -> list[int]:
+    def _first_of_each(self, groups: Iterable[Label]) -> list[int]:
         """Return places of the k first of each group, group by group in order of their names."""
         places = dict[Label, list[int]]()
         for place, group in enumerate(groups):
@@ -116,19 +120,19 @@ class TopOfGroups(DelegatingMechanism):
         ]
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        found = self.mechanism._select_many(matrix, source)
-        values = None if found.values is None else np.asarray(found.values)[:, : self.k]
+        batch = self.mechanism._select_many(matrix, source)
+        values = None if batch.values is None else np.asarray(batch.values)[:, : self.k]
         return Selections(
-            found.indices[:, : self.k], ordered=True, requested=self.k, reason=REASON, values=values
+            batch.indices[:, : self.k], ordered=True, requested=self.k, reason=REASON, values=values
         )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         law = dict[Any, float]()
         for outcome, chance in self.mechanism._probabilities(scores).items():
-            shown, _ = self._shown(
+            items, _ = self._released(
                 scores, (outcome,) if isinstance(outcome, int) else tuple(outcome)
             )
-            law[shown] = law.get(shown, 0.0) + chance
+            law[items] = law.get(items, 0.0) + chance
         return law
 
     def _cell_probabilities(
@@ -138,12 +142,14 @@ class TopOfGroups(DelegatingMechanism):
         for (outcome, seen), chance in self.mechanism._cell_probabilities(
             scores, edges, between
         ).items():
-            shown, places = self._shown(scores, tuple(outcome))
-            held = shown, tuple(seen[at] for at in places)
-            law[held] = law.get(held, 0.0) + chance
+            items, places = self._released(scores, tuple(outcome))
+            cells = items, tuple(seen[at] for at in places)
+            law[cells] = law.get(cells, 0.0) + chance
         return law
 
-    def _shown(self, scores: Scores, order: tuple[int, ...]) -> tuple[tuple[Any, ...], list[int]]:
+    def _released(
+        self, scores: Scores, order: tuple[int, ...]
+    ) -> tuple[tuple[Any, ...], list[int]]:
         """Return the kept positions of this order, and the places where they stand in it.
 
         If there are groups, a position is a pair (group, position).
@@ -153,7 +159,7 @@ class TopOfGroups(DelegatingMechanism):
             if scores.labels is None
             else [parts_of(scores.labels[place])[0] for place in order]
         )
-        places = self._kept(groups)
+        places = self._first_of_each(groups)
         return (
             tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places),
             places,

@@ -126,13 +126,13 @@ class Traits:
     clips: Mapping[str, Norm] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, value, known in (
+        for name, value, choices in (
             ("answers", self.answers, get_args(Question)),
             ("domain", self.domain, get_args(Domain)),
         ):
-            if not callable(value) and value not in known:
+            if not callable(value) and value not in choices:
                 raise TypeError(
-                    f"traits.{name}={value!r} must be one of {', '.join(map(repr, known))}"
+                    f"traits.{name}={value!r} must be one of {', '.join(map(repr, choices))}"
                 )
         if not self.relations or not set(self.relations) <= set(get_args(Relation)):
             raise TypeError(

@@ -93,7 +93,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
                 "lost_scale is the noise on the total that a clip takes away, but nothing is"
                 " clipped here. Leave it out"
             )
-        self._price()  # refuses values that nothing bounds
+        self._cost()  # refuses values that nothing bounds
         return self
 
     @property
@@ -128,9 +128,9 @@ class WithValues(DelegatingMechanism, ShowsValues):
         items, clip = self._most, Fraction(self.clip)
         if clip >= items if self.norm == "l1" else clip**2 >= items:
             return 0.0
-        kept = clip if self.norm == "l1" else clip * Fraction(math.nextafter(math.sqrt(items), 0))
+        bound = clip if self.norm == "l1" else clip * Fraction(math.nextafter(math.sqrt(items), 0))
         # weights are rounded down to multiples of 2^-20
-        return fraction_up(items * (1 + Fraction(1, 2**20)) - kept)
+        return fraction_up(items * (1 + Fraction(1, 2**20)) - bound)
 
     @property
     def norm(self) -> Norm:
@@ -145,7 +145,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
 
     @property
     def curve(self) -> Curve:
-        return self.mechanism.curve + self._price()
+        return self.mechanism.curve + self._cost()
 
     @property
     def shared_group_curve(self) -> Curve:
@@ -153,7 +153,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
         return (
             selecting
             + shared_vector(self.noise, self.scale, self.counted, self._most)
-            + 2 * self._lost_price()
+            + 2 * self._lost_cost()
         )
 
     @property
@@ -166,13 +166,13 @@ class WithValues(DelegatingMechanism, ShowsValues):
         Any number of values up to k costs the same. Theorem F8.
         """
         selecting = self.mechanism.cost_of(selection)
-        return selecting + self._price() if len(selection) else selecting
+        return selecting + self._cost() if len(selection) else selecting
 
-    def _price(self) -> Curve:
+    def _cost(self) -> Curve:
         """Cost of the values alone."""
-        return vector(self.noise, self.scale, self.counted, self._most) + self._lost_price()
+        return vector(self.noise, self.scale, self.counted, self._most) + self._lost_cost()
 
-    def _lost_price(self) -> Curve:
+    def _lost_cost(self) -> Curve:
         return (
             zero()
             if self.lost_scale is None
@@ -238,8 +238,8 @@ class WithValues(DelegatingMechanism, ShowsValues):
         chosen = self.mechanism._select_many(matrix, source)
         rows, places = np.nonzero(chosen.indices >= 0)
         values = np.full(chosen.indices.shape, np.nan)
-        held = matrix[rows, chosen.indices[rows, places]]
-        values[rows, places] = noisy_values(held, self.noise, self.scale, source)
+        counts = matrix[rows, chosen.indices[rows, places]]
+        values[rows, places] = noisy_values(counts, self.noise, self.scale, source)
         return chosen.with_values(values)
 
     def _cell_probabilities(

@@ -106,13 +106,13 @@ class Ballots(MechanismInput[Mechanism]):
         split: Split = "position",
     ) -> None:
         source = _source(votes)
-        stated = None if teachers is None else _teachers(teachers)
-        if source is None and stated is None:
+        number = None if teachers is None else _teachers(teachers)
+        if source is None and number is None:
             raise InvalidBallots(
                 "a (rounds, labels) matrix of counts needs teachers=, the number of teachers"
                 " who vote. For the (teachers, labels) votes of one round use votes[None]"
             )
-        if source is not None and stated not in (None, source.teachers):
+        if source is not None and number not in (None, source.teachers):
             raise InvalidBallots(
                 f"teachers={teachers} was declared, but the votes have {source.teachers}. A"
                 " teacher is missing, or teachers= is wrong"
@@ -125,7 +125,7 @@ class Ballots(MechanismInput[Mechanism]):
                 " records were assigned to teachers. If they were assigned by content, or by"
                 " the content of other records, no cost of a changed ballot is right"
             )
-        counts, sizes = _counted(votes, stated or 0) if source is None else source.tally()
+        counts, sizes = _counted(votes, number or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
                 "nobody votes for anything in some round. Pass missing='allow' to accept"
@@ -133,7 +133,7 @@ class Ballots(MechanismInput[Mechanism]):
                 " something about votes"
             )
         counts.setflags(write=False)
-        voting = source.teachers if source is not None else stated
+        voting = source.teachers if source is not None else number
         self._hold(
             counts=counts, names=_read_names(names, counts.shape[1]), split=split, teachers=voting
         )
@@ -504,9 +504,9 @@ def _source(votes: Any) -> Votes | None:
                 f"votes need at least one round, one teacher and one label, not {votes.shape}"
             )
         return _stacked(votes.reshape((rounds * teachers, labels)), teachers)
-    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
-        each = [_rows_of(one) for one in votes]
-        if len(shapes := {one.shape for one in each}) != 1 or len(next(iter(shapes))) != 2:
+    if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(part) for part in votes):
+        each = [_rows_of(part) for part in votes]
+        if len(shapes := {part.shape for part in each}) != 1 or len(next(iter(shapes))) != 2:
             raise InvalidBallots(
                 f"every round needs votes of one shape (teachers, labels){_RAGGED}"
             )
@@ -515,7 +515,7 @@ def _source(votes: Any) -> Votes | None:
             len(each),
             teachers,
             labels,
-            lambda start, stop: np.stack([_unpacked(one) for one in each[start:stop]]),
+            lambda start, stop: np.stack([_unpacked(part) for part in each[start:stop]]),
         )
     array = _as_array(votes)
     if array.ndim == 3:
@@ -649,8 +649,8 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
         counts[start : start + step] = block
         if not np.array_equal(counts[start : start + step], block):
             raise InvalidBallots("counts contain a fraction: counts of votes are integers")
-    together = counts.sum(axis=1, dtype=np.int64)
-    return counts, np.array([together // teachers, -(-together // teachers)], dtype=np.int32)
+    totals = counts.sum(axis=1, dtype=np.int64)
+    return counts, np.array([totals // teachers, -(-totals // teachers)], dtype=np.int32)
 
 
 def _teachers(teachers: object) -> int:

@@ -84,10 +84,10 @@ def data_dependent(
         )
     cast = ballots if isinstance(ballots, Ballots) else Ballots(ballots, teachers=teachers)
     mechanism.check_many(cast)
-    found = sorted({float(order) for order in orders})
-    if not found or not 1 < found[0] <= found[-1] < float("inf"):
+    sorted_orders = sorted({float(order) for order in orders})
+    if not sorted_orders or not 1 < sorted_orders[0] <= sorted_orders[-1] < float("inf"):
         raise InvalidArgument("orders must be one or more finite numbers above 1")
-    return DataDependentPrivacy(cast, mechanism, tuple(found))
+    return DataDependentPrivacy(cast, mechanism, tuple(sorted_orders))
 
 
 @final
@@ -222,14 +222,14 @@ def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
     to rounding, and is at most `plain_rdp`.
     """
     plain = plain_rdp(order, sigma)
-    found = np.full(len(log_q), plain)
+    bounds = np.full(len(log_q), plain)
     certain = np.flatnonzero(log_q < _MEETING)
     for start in range(0, len(certain), _BLOCK):
         block = certain[start : start + _BLOCK]
-        found[block] = np.minimum(
+        bounds[block] = np.minimum(
             plain, _censored(order, math.sqrt(2) / sigma * (1 + 1e-15), log_q[block])
         )
-    return found
+    return bounds
 
 
 def _censored(order: float, shift: float, log_q: Floats) -> Floats:

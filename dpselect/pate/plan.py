@@ -171,19 +171,19 @@ class TrialVotes:
     def constant(self) -> tuple[float, int]:
         """Micro-F1 of naming the most frequent labels for every item, and their best number."""
         frequencies = np.sort(self.truth.mean(axis=0))[::-1]
-        named = np.arange(1, len(frequencies) + 1)
-        f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())
+        counts = np.arange(1, len(frequencies) + 1)
+        f1 = 2 * np.cumsum(frequencies) / (counts + frequencies.sum())
         return float(f1.max()), int(f1.argmax()) + 1
 
 
 def _true(truth: ArrayLike, ballots: Ballots) -> Flags:
-    found = np.asarray(truth, dtype=np.bool_)
-    if found.shape != ballots.counts.shape:
+    flags = np.asarray(truth, dtype=np.bool_)
+    if flags.shape != ballots.counts.shape:
         raise InvalidRequest(
-            f"truth has shape {found.shape}, but the counts have {ballots.counts.shape}. Pass"
+            f"truth has shape {flags.shape}, but the counts have {ballots.counts.shape}. Pass"
             " one row for every round"
         )
-    return found
+    return flags
 
 
 def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
@@ -230,12 +230,12 @@ def _of_choices(model: VotesModel, seed: int) -> TrialVotes:
     rng = np.random.default_rng(seed)
     truth = model.truth(_CHOICES, 1, rng)
     agreeing = _shares(rng, model.agreement, model.correlation, (_CHOICES, 1))
-    others = np.where(
+    rest = np.where(
         truth,
         0.0,
         rng.gamma(_beta_total(model.correlation) / (model.labels - 1), size=truth.shape) + 1e-12,
     )
-    chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
+    chances = np.where(truth, agreeing, (1 - agreeing) * rest / rest.sum(axis=1, keepdims=True))
     counts = rng.multinomial(model.teachers, chances)
     return TrialVotes(Ballots(counts, teachers=model.teachers, missing="allow"), truth, public=True)
 
@@ -254,8 +254,8 @@ def _beta_total(correlation: float | None) -> float:
 
     Its variance is mean * (1 - mean) * correlation.
     """
-    stated = 0.25 if correlation is None else correlation
-    return (1 - stated) / max(stated, 1e-9)
+    total = 0.25 if correlation is None else correlation
+    return (1 - total) / max(total, 1e-9)
 
 
 # -- forecasts of a mechanism's labels -------------------------------------------------------------
@@ -276,19 +276,19 @@ class Outlook:
             where nobody votes otherwise; of as many such labels as a round always gets.
         unvoted: probability that a given label is released for which no teacher votes, in the same
             round.
-        others: number of labels for which no teacher votes.
+        unvoted_labels: number of labels for which no teacher votes.
     """
 
     noise: float
     threshold: float | None
     unanimous: float
     unvoted: float
-    others: int
+    unvoted_labels: int
 
     @property
     def wrong_labels(self) -> float:
         """Expected number of labels an item for which no teacher votes."""
-        return self.others * self.unvoted
+        return self.unvoted_labels * self.unvoted
 
     @property
     def works(self) -> bool:
@@ -335,16 +335,16 @@ def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
     """
     teachers = checked_integer("teachers", teachers, "how many teachers vote", error=InvalidRequest)
     _require(mechanism, Vote)
-    settled = cast(Vote, mechanism).with_teachers(teachers)
-    rounds = int(np.clip(_DRAWN // settled.labels, _CLEAR // 4, _CLEAR))
-    clear = (settled.most_released or 1) if settled.ordered else 1
-    counts = np.zeros((rounds, settled.labels), dtype=np.int64)
+    vote = cast(Vote, mechanism).with_teachers(teachers)
+    rounds = int(np.clip(_DRAWN // vote.labels, _CLEAR // 4, _CLEAR))
+    clear = (vote.most_released or 1) if vote.ordered else 1
+    counts = np.zeros((rounds, vote.labels), dtype=np.int64)
     counts[:, :clear] = teachers
-    released = settled.select_many(counts, rng=np.random.default_rng(0)).indices
-    others = settled.labels - clear
+    released = vote.select_many(counts, rng=np.random.default_rng(0)).indices
+    unvoted_labels = vote.labels - clear
     unanimous = int(((released >= 0) & (released < clear)).sum()) / (rounds * clear)
-    unvoted = int((released >= clear).sum()) / (rounds * others) if others else 0.0
-    return Outlook(*settled._decision(), unanimous, unvoted, others)
+    unvoted = int((released >= clear).sum()) / (rounds * unvoted_labels) if unvoted_labels else 0.0
+    return Outlook(*vote._decision(), unanimous, unvoted, unvoted_labels)
 
 
 @final
@@ -368,8 +368,8 @@ class Prediction:
     @property
     def f1(self) -> float:
         """Micro-F1: twice the right labels over those released and those true."""
-        together = self.labels + self.true
-        return 2 * self.right / together if together else 0.0
+        total = self.labels + self.true
+        return 2 * self.right / total if total else 0.0
 
 
 def predicted(
@@ -449,8 +449,8 @@ def fitted(
     """
     kind = mechanism_class(member) if isinstance(member, str) else member
     if not (isinstance(kind, type) and issubclass(kind, Vote)):
-        known = ", ".join(sorted(one.__name__ for one in SHORT))
-        raise InvalidRequest(f"member={str(member)[:40]!r} counts no votes. Choose one of {known}")
+        names = ", ".join(sorted(member_class.__name__ for member_class in SHORT))
+        raise InvalidRequest(f"member={str(member)[:40]!r} counts no votes. Choose one of {names}")
     budget, rounds = checked_budget(budget), _checked(rounds)
     knob = knob_of(kind)
     if knob.field in settings:
@@ -458,28 +458,28 @@ def fitted(
             f"{knob.field} is the result of fitted, so it cannot be stated. Leave it out, or"
             f" build {kind.__name__} with it"
         )
-    given = dict(settings)
+    fields = dict(settings)
     if teachers is not None and "teachers" in kind.model_fields:
-        given["teachers"] = teachers
+        fields["teachers"] = teachers
     if kind is StableVoting:
-        given.setdefault("failure_delta", _failure(budget, rounds))
+        fields.setdefault("failure_delta", _failure(budget, rounds))
 
     def family(noise: float) -> Mechanism:
         test = {"sigma_threshold": _RATIO * noise} if kind is ConfidentGNMax else {}
-        return kind.model_validate({**test, **given, knob.field: noise})
+        return kind.model_validate({**test, **fields, knob.field: noise})
 
-    found = cast(Vote, calibrated(family, budget, knob.bracket(1.0), releases=rounds))
+    mechanism = cast(Vote, calibrated(family, budget, knob.bracket(1.0), releases=rounds))
     if (
         teachers is not None
         and not anyway
-        and not (expected := outlook(found, teachers=teachers)).works
+        and not (expected := outlook(mechanism, teachers=teachers)).works
     ):
         raise PoorOutlook(
             f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers."
             " Plan fewer rounds, more teachers or a larger budget, or pass"
             f" anyway=True.\n{expected}"
         )
-    return found
+    return mechanism
 
 
 def _failure(budget: acc.Budget, rounds: int) -> float:
@@ -518,7 +518,7 @@ def _rho(budget: acc.Budget, failure: float | None) -> float:
     exact.
     """
 
-    def priced(mu: float) -> acc.Curve:
+    def curve_at(mu: float) -> acc.Curve:
         gaussian = acc.GaussianDP(mu=mu)
         return (
             gaussian
@@ -527,7 +527,7 @@ def _rho(budget: acc.Budget, failure: float | None) -> float:
         )
 
     try:
-        return acc.calibrate(priced, budget, (1e-6, 1e6)) ** 2 / 2
+        return acc.calibrate(curve_at, budget, (1e-6, 1e6)) ** 2 / 2
     except acc.errors.CalibrationError:
         return 0.0
 
@@ -665,14 +665,14 @@ class VotingPlan(Plan):
             self.recommended.prediction,
             self.votes.constant,
         )
-        tried = (
+        words = (
             f"{len(self.votes.truth):,} rounds of votes declared public"
             if self.model is None
             else "made-up votes"
         )
         lines = [
             *str(planned.outlook).splitlines(),
-            f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item",
+            f"F1 {expected.f1:.2f} drawn on {words}, {expected.labels:.2f} labels an item",
             (
                 f"F1 {constant:.2f} by naming the most frequent"
                 f" {'label' if named == 1 else f'{named} labels'} for every item"
@@ -783,7 +783,7 @@ class _Candidates:
                 - 1e-9
             ),
         )
-        cut = {
+        thresholds = {
             tau: ballots.cut(tau)
             for tau in sorted({1, size, size + 1, 2 * size})
             if 2 * tau < ballots.labels
@@ -794,16 +794,17 @@ class _Candidates:
                 choices = trial
         elif model.votes_per_item == 1:
             choices = _of_choices(model, seed)
-        return cls(trial, budget, seed, size, cut, choices)
+        return cls(trial, budget, seed, size, thresholds, choices)
 
     def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:
         """Return the best setting of every family that fits the budget, best F1 first."""
-        found, teachers = list[PlannedVote](), self.trial.ballots.teachers
+        votes, teachers = list[PlannedVote](), self.trial.ballots.teachers
         for family in filter(None, self._families(rounds)):
             best = max(
-                family, key=lambda one: self._predicted(one, seed=self.seed, counts=_SCREENED).f1
+                family,
+                key=lambda vote: self._predicted(vote, seed=self.seed, counts=_SCREENED).f1,
             ).with_teachers(teachers)
-            found.append(
+            votes.append(
                 PlannedVote(
                     best,
                     rounds,
@@ -811,26 +812,26 @@ class _Candidates:
                     outlook(best, teachers=teachers),
                 )
             )
-        return tuple(sorted(found, key=lambda one: -one.prediction.f1))
+        return tuple(sorted(votes, key=lambda vote: -vote.prediction.f1))
 
     def good_rounds(self) -> int:
         """Return the largest number of rounds that keeps nine tenths of the F1 of the fewest."""
-        found = [
+        scores = [
             (rounds, ranked[0].prediction.f1)
             for rounds in _ROUNDS
             if (ranked := self.ranked(rounds))
         ]
         return max(
-            (rounds for rounds, f1 in found if f1 >= _GOOD * found[0][1]), default=_ROUNDS[0]
+            (rounds for rounds, f1 in scores if f1 >= _GOOD * scores[0][1]), default=_ROUNDS[0]
         )
 
     def _families(self, rounds: int) -> Iterator[list[Vote]]:
         labels, budget = self.trial.ballots.labels, self.budget
         yield self._gaussian(rounds, BinaryVoting, _THRESHOLDS)
         yield [
-            one
+            candidate
             for tau in self.cut
-            for one in self._gaussian(rounds, TauVoting, _THRESHOLDS, tau=tau)
+            for candidate in self._gaussian(rounds, TauVoting, _THRESHOLDS, tau=tau)
         ]
         if budget.delta and (rho := _rho(budget, rounds * (failure := _failure(budget, rounds)))):
             yield [StableVoting(rho=rho / rounds * _SAFE, failure_delta=failure, labels=labels)]
@@ -861,19 +862,19 @@ class _Candidates:
         """
         if not (rho := _rho(self.budget, None)):
             return []
-        ballots, found = self.trial.ballots, list[Vote]()
+        ballots, mechanisms = self.trial.ballots, list[Vote]()
         for level in [{"threshold": share * ballots.teachers} for share in shares] or [{}]:
-            one = member.model_validate(
+            unit = member.model_validate(
                 {"sigma": 1.0, "labels": ballots.labels, **level, **settings}
             )
-            sigma = math.sqrt(one.curve.rho * rounds / rho)
+            sigma = math.sqrt(unit.curve.rho * rounds / rho)
             noise: dict[str, float] = {
-                name: getattr(one, name) * sigma
+                name: getattr(unit, name) * sigma
                 for name in ("sigma", "sigma_threshold")
                 if name in member.model_fields
             }
-            found.append(one.model_copy(update=noise))
-        return found
+            mechanisms.append(unit.model_copy(update=noise))
+        return mechanisms
 
     def _predicted(self, mechanism: Vote, **draws: int) -> Prediction:
         trial = self.choices if mechanism.one_vote and self.choices is not None else self.trial

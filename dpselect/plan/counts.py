@@ -47,16 +47,16 @@ class CountNoise:
 
     Attributes:
         noise: noise for an l2 norm, or for an l1 norm if only pure epsilon adds up.
-        scale: scale of that noise, in score units; if `one` is not None, for users clipped to a
-            norm of 1.
-        one: sensitivity of a second pass to a user clipped to a norm of 1; None if the counts are
-            the scores.
+        scale: scale of that noise, in score units; if `unit_sensitivity` is not None, for users
+            clipped to a norm of 1.
+        unit_sensitivity: sensitivity of a second pass to a user clipped to a norm of 1; None if the
+            counts are the scores.
         k: most items.
     """
 
     noise: NoiseName
     scale: float
-    one: Sensitivity | None = None
+    unit_sensitivity: Sensitivity | None = None
     k: int = 1
 
     @classmethod
@@ -67,12 +67,12 @@ class CountNoise:
         """
         assert request.counts is not None
         budgets = [budget] if request.share is None else [budget, request.share.budget]
-        sensitivity, one = request.sensitivity, None
+        sensitivity, unit_sensitivity = request.sensitivity, None
         if request.recounted:  # an l1 norm where either of the budgets asks for it
-            sensitivity = one = Sensitivity.of_clipped(
+            sensitivity = unit_sensitivity = Sensitivity.of_clipped(
                 1.0, min(map(_norm_of, budgets)), sensitivity.relation
             )
-        found = [
+        noises = [
             _scale(
                 budget,
                 request.counts,
@@ -83,7 +83,7 @@ class CountNoise:
             )
         ]
         if (share := request.share) is not None:
-            found.append(
+            noises.append(
                 _scale(
                     share.budget,
                     request.counts,
@@ -93,13 +93,13 @@ class CountNoise:
                     separately=True,
                 )
             )
-        _, scale, noise = max(found)
-        return cls(noise, scale, one, request.k)
+        _, scale, noise = max(noises)
+        return cls(noise, scale, unit_sensitivity, request.k)
 
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts, or as it is if it releases noisy scores of its own."""
-        if self.one is not None:
-            return self._around(mechanism, self.scale / _ROUNDING)
+        if self.unit_sensitivity is not None:
+            return self._wrap(mechanism, self.scale / _ROUNDING)
         if mechanism.releases_values:
             return mechanism
         return mechanisms.WithValues(mechanism=mechanism, noise=self.noise, scale=self.scale)
@@ -116,24 +116,24 @@ class CountNoise:
             _WIDEST[self.norm], sqrt_up(Fraction(self.k)) if self.norm == "l2" else float(self.k)
         )
 
-    def around(self, mechanism: Mechanism) -> Mechanism:
+    def wrap(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with second-pass counts of users clipped to `clip`.
 
         The cost is the same for every k (Theorem W9).
         """
-        return self._around(mechanism, self.scale * _ROUNDING)
+        return self._wrap(mechanism, self.scale * _ROUNDING)
 
-    def _around(self, mechanism: Mechanism, scale: float) -> Mechanism:
-        assert self.one is not None
+    def _wrap(self, mechanism: Mechanism, scale: float) -> Mechanism:
+        assert self.unit_sensitivity is not None
         settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": self.clip}
-        unit = scale / self._size(self.one, None)
-        found = mechanisms.WithValues(**settings, scale=self.scale)
-        size, told = self._size(found.counted, self.k), found.most_lost > 0
-        part = _LOST if told else 0.0
+        unit = scale / self._size(self.unit_sensitivity, None)
+        trial = mechanisms.WithValues(**settings, scale=self.scale)
+        size, has_lost = self._size(trial.counted, self.k), trial.most_lost > 0
+        part = _LOST if has_lost else 0.0
         power = 1.0 if self.norm == "l1" else 0.5  # as epsilons add up
         settings["scale"] = unit * size / (1 - part) ** power
-        if told:
-            settings["lost_scale"] = unit * found.most_lost / part**power
+        if has_lost:
+            settings["lost_scale"] = unit * trial.most_lost / part**power
         return mechanisms.WithValues(**settings)
 
     def _size(self, sensitivity: Sensitivity, items: int | None) -> float:
@@ -142,9 +142,9 @@ class CountNoise:
 
 def limits_of(budget: Budget) -> str:
     """The amounts of a budget, as fields of a question."""
-    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
+    limits = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
     return ", ".join(
-        f"{name}={format_number(value)}" for name, value in stated.items() if value is not None
+        f"{name}={format_number(value)}" for name, value in limits.items() if value is not None
     )
 
 
@@ -172,13 +172,13 @@ def _scale(
     norm = _norm_of(budget)
     noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
 
-    def price(scale: float) -> Curve:
-        one = vector(noise, scale, sensitivity, k)
-        return one if separately else int(releases) * one
+    def curve_at(scale: float) -> Curve:
+        single = vector(noise, scale, sensitivity, k)
+        return single if separately else int(releases) * single
 
     bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
     try:
-        whole = calibrate(price, budget, bracket, charges=releases if separately else None)
+        whole = calibrate(curve_at, budget, bracket, charges=releases if separately else None)
     except CalibrationError:
         raise CalibrationError(
             f"no amount of noise makes counts of users fit {limits_of(budget)}. Raise the budget,"
@@ -235,7 +235,7 @@ class Interval:
         return how + (". True numbers may be higher, since users count in part" * self.at_least)
 
 
-def interval(mechanism: Mechanism, confidence: float = 0.95, shown: int = 1) -> Interval | None:
+def interval(mechanism: Mechanism, confidence: float = 0.95, count: int = 1) -> Interval | None:
     """The interval around each noisy score of a release of `mechanism`; None if none is known.
 
     All intervals hold at once, by a union bound. Fresh noise did not choose the items, so the bound
@@ -246,15 +246,15 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, shown: int = 1) -> 
     Args:
         mechanism: the mechanism as configured.
         confidence: probability in (0, 1) that all intervals hold.
-        shown: number of released values, >= 1.
+        count: number of released values, >= 1.
 
     Raises:
-        InvalidRequest: `confidence` is not in (0, 1), or `shown` is below 1.
+        InvalidRequest: `confidence` is not in (0, 1), or `count` is below 1.
     """
     shows = mechanism.showing
     if shows is None or not shows.values_are_scores:
         return None
     chose = shows.shows_what_chose
-    among = (mechanism.compared or MOST_ITEMS) if chose else shown
+    among = (mechanism.compared or MOST_ITEMS) if chose else count
     half = shows.margin(confidence, among)
     return Interval(half, confidence, among, chose, mechanism.counts_in_part)

@@ -128,7 +128,7 @@ def default_choice(
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
     rule = _Rule.of(budget, request, max_items_per_user, groups, whole)
-    return rule.completed(rule.choice() if clip is None else rule.stated(clip, norm))
+    return rule.completed(rule.choice() if clip is None else rule.clipped_vector(clip, norm))
 
 
 def default_mechanism(
@@ -256,9 +256,9 @@ class _Rule:
         ):
             return self._race()
         wide = request.min_users is not None and self.noise == "gaussian" and self.every is None
-        found = self.stated(_WIDE if wide else 1.0, VECTOR_NORMS[self.noise])
+        choice = self.clipped_vector(_WIDE if wide else 1.0, VECTOR_NORMS[self.noise])
         return replace(
-            found,
+            choice,
             why=(
                 f"one vector of {self.noise} noise on clipped users finds most where no race can"
                 " be run"
@@ -289,7 +289,7 @@ class _Rule:
         most = FEW_PURE if self.pure else FEW_LISTED if listed and one_sided else 0
         return most if self.limit is None else min(most, self.limit)
 
-    def stated(self, clip: float, norm: Norm | None) -> Choice:
+    def clipped_vector(self, clip: float, norm: Norm | None) -> Choice:
         """One noisy vector of users clipped to a norm."""
         norm = norm or ("l1" if self.budget.form == "pure" else "l2")
         noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
@@ -331,11 +331,11 @@ class _Rule:
 
     def _race(self) -> Choice:
         """A race at the cost of one Gaussian vector, with users clipped to a norm of 1."""
-        vector: Any = self.stated(1.0, "l2")
+        vector: Any = self.clipped_vector(1.0, "l2")
         drawn: Any = vector.mechanism
-        hiding, price = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
-        assert isinstance(price, GaussianDP), "the cost of Gaussian noise on clipped counts"
-        scale = drawn.sensitivity.l2_of(None) / price.mu * _ROUNDING
+        hiding, cost = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
+        assert isinstance(cost, GaussianDP), "the cost of Gaussian noise on clipped counts"
+        scale = drawn.sensitivity.l2_of(None) / cost.mu * _ROUNDING
         covers, cells = drawn.sensitivity, self.groups is not None
         shows = self.request.candidates is not None and self.request.counts is None
         race = RacingTopK(
@@ -354,8 +354,10 @@ class _Rule:
 
     def fit(self, kind: str, **changes: Any) -> Mechanism:
         """The mechanism that spends the budget, without the counts of a second pass."""
-        found = fitted(kind, self.budget, self.request.model_copy(update=changes), every=self.every)
-        return without_counts(found) if self.request.recounted else found
+        mechanism = fitted(
+            kind, self.budget, self.request.model_copy(update=changes), every=self.every
+        )
+        return without_counts(mechanism) if self.request.recounted else mechanism
 
     @property
     def _tabled(self) -> bool:
@@ -379,22 +381,22 @@ class _Rule:
         )
         if self.request.min_users is None:
             return replace(cells._race(), cells=True)
-        found = cells.stated(_WIDE, "l2")
+        choice = cells.clipped_vector(_WIDE, "l2")
         least = (
             f"of a least number of users in each group {self.noise} noise on one table of cells"
             " finds most"
         )
-        return replace(found, mechanism=changed(found.mechanism, k=None), cells=True, why=least)
+        return replace(choice, mechanism=changed(choice.mechanism, k=None), cells=True, why=least)
 
     def completed(self, choice: Choice) -> Choice:
         """The choice with counts of a second pass, and for every group."""
         mechanism = choice.mechanism
         if self.request.recounted and self.request.counts is not None:
-            mechanism = CountNoise.of(self.request, self.budget).around(mechanism)
+            mechanism = CountNoise.of(self.request, self.budget).wrap(mechanism)
         if choice.cells:
             mechanism = TopOfGroups(k=self.request.k, mechanism=mechanism)
         elif self.every is not None:
-            mechanism = self.every.around(mechanism)
+            mechanism = self.every.wrap(mechanism)
         return replace(choice, mechanism=mechanism)
 
 
@@ -458,7 +460,7 @@ class Grouping:
             return None
         rule = "the most groups of one user"
         checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
-        relation, found = request.sensitivity.relation, None
+        relation, discovery = request.sensitivity.relation, None
         if self.listed is None:
             if budget.delta == 0:
                 raise InvalidRequest(
@@ -468,11 +470,13 @@ class Grouping:
                 )
             presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
             shared = None if request.share is None else request.share.times(_FINDING * (1 - 2**-40))
-            asked = TopKRequest(
+            question = TopKRequest(
                 k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared
             )
-            found = changed(fitted(SparseHistogram.__name__, part(budget, _FINDING), asked), k=None)
-        return EveryGroup(self.most, relation, request.sensitivity.uniform, found)
+            discovery = changed(
+                fitted(SparseHistogram.__name__, part(budget, _FINDING), question), k=None
+            )
+        return EveryGroup(self.most, relation, request.sensitivity.uniform, discovery)
 
 
 # -- parts of a budget -----------------------------------------------------------------------------
@@ -484,7 +488,7 @@ def part(budget: Budget, share: float) -> Budget:
     All parts together therefore do not exceed the whole in floats either.
     """
     amounts = {name: getattr(budget, name) for name in ("epsilon", "rho", "delta", "failure")}
-    stated = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}
+    parts = {name: share * (1 - 2**-40) * value for name, value in amounts.items() if value}
     # the best one for a part is another one
     order = {"order": budget.order} if isinstance(budget.order, str) else {}
-    return Budget(**order, **stated)
+    return Budget(**order, **parts)

@@ -68,19 +68,19 @@ def calibrated(
         "releases", releases, "how many the budget pays for", error=InvalidRequest
     )
 
-    def priced(parameter: float) -> Any:
-        found = family(parameter)
-        return found if times == 1 else times * getattr(found, "curve", found)
+    def plan_at(parameter: float) -> Any:
+        member = family(parameter)
+        return member if times == 1 else times * getattr(member, "curve", member)
 
-    found = family(
-        calibrate(priced if callable(family) else family, budget, bracket, charges=charges)
+    mechanism = family(
+        calibrate(plan_at if callable(family) else family, budget, bracket, charges=charges)
     )
-    if not hasattr(found, "curve"):
+    if not hasattr(mechanism, "curve"):
         raise InvalidRequest(
-            f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or"
-            " calibrate curves with accounting.calibrate"
+            f"family returned a {type(mechanism).__name__}, which draws nothing: return a"
+            " mechanism, or calibrate curves with accounting.calibrate"
         )
-    return found
+    return mechanism
 
 
 def fitted(
@@ -121,8 +121,10 @@ def fitted(
     for split in _splits(member, budget, request, every):
         spending = _Spending(budget, request, every, member, {**fields, **split}, counted)
         if best is None or spending.may_beat(best, next(iter(split.values()))):
-            found = spending.found(knob_of(member).bracket(request.sensitivity.range))
-            best = min((one for one in (best, found) if one is not None), key=_height, default=None)
+            match = spending.least_noise(knob_of(member).bracket(request.sensitivity.range))
+            best = min(
+                (each for each in (best, match) if each is not None), key=_height, default=None
+            )
     if best is not None:
         return best
     noise = f" with noise={fields['noise']!r}" if "noise" in fields else ""
@@ -166,11 +168,14 @@ class EveryGroup:
         """Number of times that the cost of one group's mechanism is charged."""
         return self.most * (2 if self.relation == "replace_one" else 1)
 
-    def around(self, one: Mechanism) -> PerGroup:
+    def wrap(self, mechanism: Mechanism) -> PerGroup:
         """The mechanism for every group."""
         shared = self.uniform and self.relation == "replace_one"
         return PerGroup(
-            mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared
+            mechanism=mechanism,
+            max_groups_per_user=self.most,
+            discovery=self.discovery,
+            uniform=shared,
         )
 
 
@@ -193,37 +198,40 @@ class _Spending:
 
     def mechanism(self, parameter: float) -> Mechanism:
         """The mechanism with this noise, if it has a guarantee for the request."""
-        found = self.member.model_validate({**self.settings, knob_of(self.member).field: parameter})
-        asked = self.request.sensitivity.relation
-        if found.relation != asked:
-            remedy = f"use relation='{found.relation}'"
+        mechanism = self.member.model_validate(
+            {**self.settings, knob_of(self.member).field: parameter}
+        )
+        relation = self.request.sensitivity.relation
+        if mechanism.relation != relation:
+            remedy = f"use relation='{mechanism.relation}'"
             if self.request.candidates is None:
                 remedy += ", or give a public catalog (domain=, or candidates= of a TopKRequest)"
             raise RelationMismatch(
-                f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}"
+                f"{self.member.__name__} has no guarantee under relation={relation!r}: {remedy}"
             )
-        found.sensitivity_bound.require(self.request.sensitivity)
-        _require_domain(self.member, self.request, takes_observed=found.takes_observed)
-        return found if self.counted is None else self.counted.beside(found)
+        mechanism.sensitivity_bound.require(self.request.sensitivity)
+        _require_domain(self.member, self.request, takes_observed=mechanism.takes_observed)
+        return mechanism if self.counted is None else self.counted.beside(mechanism)
 
-    def price(self, parameter: float) -> Curve:
+    def curve_at(self, parameter: float) -> Curve:
         """The cost of one release."""
         return self._charged(self.mechanism(parameter)).curve
 
-    def found(self, bracket: tuple[float, float]) -> Mechanism | None:
+    def least_noise(self, bracket: tuple[float, float]) -> Mechanism | None:
         """The mechanism with the least noise that fits the ledger's share too, or None."""
         charges, share = self.request.charges, self.request.share
         with suppress(CalibrationError):
-            knob = calibrate(self.price, self.budget, bracket, charges=charges)
+            knob = calibrate(self.curve_at, self.budget, bracket, charges=charges)
             if (
                 share is not None
-                and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit
+                and share.budget.cost_of_each(self.curve_at(knob), share.charges)
+                > share.budget.limit
             ):
-                knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+                knob = calibrate(self.curve_at, share.budget, bracket, charges=share.charges)
             return self.mechanism(knob)
         # What tells nothing is free whatever its noise: the set of all candidates, for example.
         with suppress(AccountingError, ValueError, ArithmeticError):
-            if all(self.price(end).pure_epsilon == 0 for end in bracket):
+            if all(self.curve_at(end).pure_epsilon == 0 for end in bracket):
                 return self.mechanism(bracket[0])
         return None
 
@@ -232,7 +240,7 @@ class _Spending:
         surprise, height = _surprise(best, chance), _height(best)
         rising = knob_of(type(without_counts(best))).rising
         try:
-            level = self.price(surprise / height if rising else height / surprise)
+            level = self.curve_at(surprise / height if rising else height / surprise)
         except (AccountingError, ValueError, ArithmeticError):
             return True  # outside the family's domain, which says nothing
         cost = (
@@ -242,8 +250,8 @@ class _Spending:
         )
         return self.budget.covers(cost)
 
-    def _charged(self, one: Mechanism) -> Mechanism:
-        return one if self.every is None else self.every.around(one)
+    def _charged(self, mechanism: Mechanism) -> Mechanism:
+        return mechanism if self.every is None else self.every.wrap(mechanism)
 
 
 def default_kbar(k: int) -> int:
@@ -260,8 +268,8 @@ def supports(kind: str, request: TopKRequest) -> bool:
     """True if the mechanism called `kind` has a guarantee for the request's relation and domain."""
     member = mechanism_class(kind)
     _settings(member, _ANY, request)
-    known = request.candidates is not None or member.traits.domain != "public"
-    return known and request.sensitivity.relation in member.traits.relations
+    fits_domain = request.candidates is not None or member.traits.domain != "public"
+    return fits_domain and request.sensitivity.relation in member.traits.relations
 
 
 def mechanism_class(kind: str) -> type[Mechanism]:
@@ -272,11 +280,11 @@ def mechanism_class(kind: str) -> type[Mechanism]:
     try:
         return MECHANISMS.member(kind)
     except InvalidMechanism:
-        known = members()
-    by_class = {member.__name__: member for member in known.values()}
+        classes = members()
+    by_class = {member.__name__: member for member in classes.values()}
     if kind in by_class:
         return by_class[kind]
-    near = get_close_matches(kind, known, cutoff=0.75)
+    near = get_close_matches(kind, classes, cutoff=0.75)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     raise InvalidRequest(
         f"mechanism {kind[:40]!r} does not exist: {meant}`dpselect mechanisms` lists the kinds"
@@ -340,13 +348,13 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         public["floor"] = float(request.min_users - 1)
     if request.counts is not None and not request.recounted and takes_its_own(member, public):
         public["values"] = True
-    found = {name: value for name, value in public.items() if name in fields and value is not None}
-    given = {*found, knob_of(member).field, traits.failure}
+    chosen = {name: value for name, value in public.items() if name in fields and value is not None}
+    names = {*chosen, knob_of(member).field, traits.failure}
     if missing := [
-        name for name, field in fields.items() if field.is_required() and name not in given
+        name for name, field in fields.items() if field.is_required() and name not in names
     ]:
         raise InvalidRequest(f"{name} also needs {', '.join(missing)}: configure it in the library")
-    return found
+    return chosen
 
 
 def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_observed: bool) -> None:
@@ -371,30 +379,30 @@ def _splits(
             " probability. Give a delta in (0, 1), or a public catalog (domain=, or candidates="
             " of a TopKRequest) and a mechanism that never fails"
         )
-    times, found = (
+    times, delta = (
         (1, 0.0)
         if every is None
         else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
     )
     most = math.inf
     if request.share is not None:
-        most = (request.share.budget.failure_of_each(request.share.charges) - found) / times
+        most = (request.share.budget.failure_of_each(request.share.charges) - delta) / times
     if request.charges is not None:
-        most = min(most, (budget.failure_of_each(request.charges) - found) / times)
-        return [{failure: most if (times, found) == (1, 0.0) else _below(most)}] if most > 0 else []
-    plan, whole = times * request.releases, budget.delta - found
+        most = min(most, (budget.failure_of_each(request.charges) - delta) / times)
+        return [{failure: most if (times, delta) == (1, 0.0) else _below(most)}] if most > 0 else []
+    plan, whole = times * request.releases, budget.delta - delta
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    tried = [
+    splits = [
         _below(share * whole / plan) if plan > 1 else float(f"{share * whole:.12g}")
         for share in shares
         if share < 1
     ]
-    tried += [
-        _below(whole / plan) if plan > 1 or found else whole for share in shares if share == 1
+    splits += [
+        _below(whole / plan) if plan > 1 or delta else whole for share in shares if share == 1
     ]
     return [
-        {failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0
+        {failure: each} for each in dict.fromkeys(min(each, most) for each in splits) if each > 0
     ]
 
 

@@ -23,7 +23,7 @@ from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice
 from dpselect.plan.plan import share
-from dpselect.plan.profile import Bounding, Groups, Loads, Profile, Stated
+from dpselect.plan.profile import Bounding, Groups, Loads, PlanPart, Profile
 from dpselect.scores import WEIGHT_UNIT, Domain, Scores, SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
@@ -83,11 +83,11 @@ class MadeUpUsers:
         if number < 1:
             raise InvalidRequest("the profile has no users. State how many there are")
         per_user = 1.0 if groups is None else min(groups.per_user, groups.count)
-        made = max(1, min(round(number), int(_MOST_PAIRS / mean / per_user)))
-        owners, within = np.arange(made), np.zeros(made, dtype=np.int64)
+        count = max(1, min(round(number), int(_MOST_PAIRS / mean / per_user)))
+        owners, within = np.arange(count), np.zeros(count, dtype=np.int64)
         if groups is not None:
             shares = np.cumsum(groups.weights)
-            many = _sampled(Loads.of_mean(groups.per_user), made, rng)
+            many = _sampled(Loads.of_mean(groups.per_user), count, rng)
             owners, within = _drawn(np.minimum(many, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
         sizes, busy = _sampled(loads, len(owners), rng), min(1.0, total / (number * mean))
@@ -105,7 +105,7 @@ class MadeUpUsers:
             cells[order],
             profile.size,
             1 if groups is None else groups.count,
-            number / made,
+            number / count,
         )
 
     @cached_property
@@ -115,9 +115,9 @@ class MadeUpUsers:
             np.bincount(self.cells, minlength=self.size * self.groups) * self.each, dtype=np.float64
         )
 
-    def scores(self, choice: Choice, *, known: bool, rng: np.random.Generator) -> Scores:
+    def scores(self, choice: Choice, *, is_public: bool, rng: np.random.Generator) -> Scores:
         """Scores of a release with bounded contributions, labeled by cell, with a second pass."""
-        users, cells = self._kept(choice.max_items_per_user, rng)
+        users, cells = self._bounded_pairs(choice.max_items_per_user, rng)
         number = self.size * self.groups
         relation, starts = (
             choice.mechanism.sensitivity_bound.relation,
@@ -125,11 +125,11 @@ class MadeUpUsers:
         )
         loads = np.bincount(users, minlength=1).astype(np.float64)
         values = np.bincount(cells, choice.bounding.weight(loads[users]), number) * self.each
-        shown = np.arange(number) if known else np.flatnonzero(values > 0)
-        labels: list[Any] = shown.tolist()
+        cells_shown = np.arange(number) if is_public else np.flatnonzero(values > 0)
+        labels: list[Any] = cells_shown.tolist()
         if choice.cells:
             labels = [cell(place // self.size, place % self.size) for place in labels]
-        place_of = dict(zip(labels, shown.tolist(), strict=True))
+        place_of = dict(zip(labels, cells_shown.tolist(), strict=True))
 
         def spent(labels: Sequence[Label], weight: Callable[[Floats], Floats]) -> Floats:
             """Return (n,) sums of users' weights of these items, by each user's number of them."""
@@ -141,8 +141,8 @@ class MadeUpUsers:
             return np.asarray(sums * self.each, dtype=np.float64)
 
         def weigh(labels: Sequence[Label], norm: float) -> Integers:
-            found = spent(labels, lambda own: np.minimum(1.0, norm / np.sqrt(own)))
-            return np.floor(found * WEIGHT_UNIT).astype(np.int64)
+            weights = spent(labels, lambda own: np.minimum(1.0, norm / np.sqrt(own)))
+            return np.floor(weights * WEIGHT_UNIT).astype(np.int64)
 
         again = Bounding(None, choice.again, choice.norm)
         bound = Sensitivity.of_counts(relation)
@@ -150,19 +150,21 @@ class MadeUpUsers:
             bound = Sensitivity.of_clipped(choice.again, choice.norm, relation)
 
         def score(labels: Sequence[Label]) -> Scores:
-            found = spent(labels, again.weight)
-            return Scores(found, sensitivity=bound, labels=labels)
+            counts = spent(labels, again.weight)
+            return Scores(counts, sensitivity=bound, labels=labels)
 
-        domain: Domain = "public" if known else "observed"
-        found = Scores(
-            values[shown],
+        domain: Domain = "public" if is_public else "observed"
+        scores = Scores(
+            values[cells_shown],
             sensitivity=choice.mechanism.sensitivity_bound,
             labels=labels,
             domain=domain,
         )
-        return found.with_second(SecondLook(score, bound, weigh=weigh))
+        return scores.with_second(SecondLook(score, bound, weigh=weigh))
 
-    def _kept(self, limit: int | None, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    def _bounded_pairs(
+        self, limit: int | None, rng: np.random.Generator
+    ) -> tuple[Integers, Integers]:
         """The pairs after at most `limit` of each user are kept."""
         if limit is None:
             return self.users, self.cells
@@ -170,8 +172,8 @@ class MadeUpUsers:
         order = many[np.lexsort((rng.random(len(many)), self.users[many]))]
         own = self.users[order]
         cut = order[np.arange(len(own)) - np.searchsorted(own, own) >= limit]
-        kept = np.delete(np.arange(len(self.users)), cut)
-        return self.users[kept], self.cells[kept]
+        places = np.delete(np.arange(len(self.users)), cut)
+        return self.users[places], self.cells[places]
 
 
 def _spans(starts: Integers, sizes: Integers) -> Integers:
@@ -187,16 +189,16 @@ def _appeal(profile: Profile, loads: Loads) -> Floats:
     """
     members, users = profile.multiplicities.astype(np.float64), loads.users / loads.users.sum()
     total = float(profile.values @ members)
-    wanted = profile.values / max(total, 1e-300) * loads.mean  # of each user on average
+    chances = profile.values / max(total, 1e-300) * loads.mean  # of each user on average
     sizes = np.minimum(loads.sizes, 0.999 * max(1, profile.touched))
-    appeal, waits = wanted / max(float(wanted @ members), 1e-300), sizes
-    wanted = np.minimum(wanted, 1 - 1e-6)
+    appeal, waits = chances / max(float(chances @ members), 1e-300), sizes
+    chances = np.minimum(chances, 1 - 1e-6)
     # in turn: users who have too few wait longer, and what too few have appeals more
     for _ in range(_STEPS):
         waits = waits * sizes / (-np.expm1(-np.multiply.outer(waits, appeal)) @ members)
         appeal = (
             appeal
-            * wanted
+            * chances
             / np.maximum(-np.expm1(-np.multiply.outer(appeal, waits)) @ users, 1e-300)
         )
     return np.asarray(appeal)
@@ -211,27 +213,27 @@ def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Integers:
 
 def _drawn(sizes: Integers, chances: Floats, rng: np.random.Generator) -> tuple[Integers, Integers]:
     """Users and items of (pairs,), in order of items, drawn item by item for each user."""
-    items, people, left = len(chances), len(sizes), sizes.copy()
-    held = np.empty(0, dtype=np.int64)
+    items, people, missing = len(chances), len(sizes), sizes.copy()
+    pairs = np.empty(0, dtype=np.int64)
     for _ in range(_MOST_TIMES):
-        owner = np.repeat(np.arange(people), left)
+        owner = np.repeat(np.arange(people), missing)
         if len(owner) == 0:
             break
         item = np.minimum(
             np.searchsorted(chances, rng.random(len(owner)) * chances[-1], side="right"), items - 1
         )
         # two sorted parts, in one pass
-        held = np.sort(np.concatenate([held, np.sort(item * people + owner)]), kind="stable")
-        held = held[np.diff(held, prepend=-1) > 0]
-        left = sizes - np.bincount(held % people, minlength=people)
-    return held % people, held // people
+        pairs = np.sort(np.concatenate([pairs, np.sort(item * people + owner)]), kind="stable")
+        pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+        missing = sizes - np.bincount(pairs % people, minlength=people)
+    return pairs % people, pairs // people
 
 
 # -- what is expected ------------------------------------------------------------------------------
 
 
 @final
-class Forecast(Stated):
+class Forecast(PlanPart):
     """Expected quality of a release, averaged over profiles that match the description.
 
     Args:
@@ -258,18 +260,18 @@ class Forecast(Stated):
         return f"{words}; {self.released:.3g} items are shown"
 
     @classmethod
-    def average(cls, found: Iterable[Self], weights: Sequence[float] | None = None) -> Self:
+    def average(cls, forecasts: Iterable[Self], weights: Sequence[float] | None = None) -> Self:
         """The mean of forecasts; `low` and `high` are the extremes."""
-        all_of = list(found)
+        all_of = list(forecasts)
         recall, right, released = (
-            float(np.average([getattr(one, name) for one in all_of], weights=weights))
+            float(np.average([getattr(each, name) for each in all_of], weights=weights))
             for name in ("recall", "all_right", "released")
         )
-        low, high = min(one.low for one in all_of), max(one.high for one in all_of)
+        low, high = min(each.low for each in all_of), max(each.high for each in all_of)
         return cls(recall=recall, low=low, high=high, all_right=right, released=released)
 
 
-class Shown(NamedTuple):
+class GroupForecast(NamedTuple):
     """Expected numbers of items that a release shows of one group.
 
     Attributes:
@@ -303,13 +305,13 @@ class Forecaster:
 
     Attributes:
         profile: public description of the data.
-        known: True if the items are public; else they are those that users touched.
+        is_public: True if the items are public; else they are those that users touched.
         groups: the groups with a release each; None for the log as a whole.
         seed: seed of the users and of the draws, which release nothing.
     """
 
     profile: Profile
-    known: bool
+    is_public: bool
     groups: Groups | None = None
     seed: int = 0
     _users: dict[float | None, list[MadeUpUsers]] = field(default_factory=dict, repr=False)
@@ -330,18 +332,20 @@ class Forecaster:
         if self.groups is None or choice.cells:
             return Forecast.average(self._tried(choice, k, 1.0, draws)[0])
         # One group of each size, since no group looks at another.
-        found = [
+        weighted = [
             (count, Forecast.average(self._tried(choice, k, share, draws)[0]))
             for count, share in self._sizes()
             if self.profile.in_group(share).touched
         ]
-        if not found:
+        if not weighted:
             raise InvalidRequest(
                 "the groups have no users. State more users=, or fewer groups="
             ).at("groups")
-        return Forecast.average([one for _, one in found], [float(count) for count, _ in found])
+        return Forecast.average(
+            [each for _, each in weighted], [float(count) for count, _ in weighted]
+        )
 
-    def by_group(self, choice: Choice, k: int, *, draws: int = DRAWS) -> list[Shown]:
+    def by_group(self, choice: Choice, k: int, *, draws: int = DRAWS) -> list[GroupForecast]:
         """Expected numbers of items of every group, or class of `Groups.sizes` without cells.
 
         Arguments and errors are those of `of`.
@@ -352,14 +356,14 @@ class Forecaster:
         return [
             self._tried(choice, k, share, draws)[1][0]
             if self.profile.in_group(share).touched
-            else Shown(0.0, float(k) if self.known else 0.0)
+            else GroupForecast(0.0, float(k) if self.is_public else 0.0)
             for _, share in self._sizes()
         ]
 
     def _sizes(self) -> list[tuple[int, float]]:
         """Numbers of groups, and the share of the users whom the bound keeps in each."""
         assert self.groups is not None
-        return [(count, share * self.groups.kept) for count, share in self.groups.sizes()]
+        return [(count, share * self.groups.kept_share) for count, share in self.groups.sizes()]
 
     def require(self, k: int) -> None:
         """Refuse more items than the profile has.
@@ -367,7 +371,7 @@ class Forecaster:
         Raises:
             InvalidRequest: k is larger.
         """
-        most = self.profile.size if self.known else self.profile.touched
+        most = self.profile.size if self.is_public else self.profile.touched
         if self.profile.touched == 0:
             raise InvalidRequest("no item of the profile has a user. State more users=").at("users")
         if most < k:
@@ -377,7 +381,7 @@ class Forecaster:
 
     def _tried(
         self, choice: Choice, k: int, share: float, draws: int
-    ) -> tuple[list[Forecast], list[Shown]]:
+    ) -> tuple[list[Forecast], list[GroupForecast]]:
         """Forecasts for a group with this share of the users, or for all cells.
 
         Returns:
@@ -407,8 +411,8 @@ class Forecaster:
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share == 1.0 else self.profile.in_group(share)
             data = [
-                (*_counted(one, inner, k, known=self.known), one.size)
-                for one in fitting(profile, rng)
+                (*_counted(case, inner, k, is_public=self.is_public), case.size)
+                for case in fitting(profile, rng)
             ]
         elif self.profile.loads is None:
             raise InvalidRequest(
@@ -420,16 +424,18 @@ class Forecaster:
             for users in self.users(None if choice.cells else share):
                 data.append(
                     (
-                        users.scores(run, known=self.known, rng=rng),
+                        users.scores(run, is_public=self.is_public, rng=rng),
                         top_of(users.counts, users.size, k),
                         users.size,
                     )
                 )
         draws = draws if self.profile.size <= _MANY else min(draws, _FEWER)
         rng, each = np.random.default_rng([self.seed, 4]), max(1, round(draws / len(data)))
-        found = [_on(run, k, *one, draws=each, rng=rng) for one in data]
-        by_group = np.mean([groups for _, groups in found], axis=0)
-        return [whole for whole, _ in found], [Shown(*of_group) for of_group in by_group.T.tolist()]
+        results = [_on(run, k, *case, draws=each, rng=rng) for case in data]
+        by_group = np.mean([groups for _, groups in results], axis=0)
+        return [whole for whole, _ in results], [
+            GroupForecast(*of_group) for of_group in by_group.T.tolist()
+        ]
 
     def users(self, share: float | None = 1.0) -> list[MadeUpUsers]:
         """Made-up users of every matching profile, in a group with this share of the users.
@@ -440,19 +446,21 @@ class Forecaster:
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share in (None, 1.0) else self.profile.in_group(share or 1.0)
             groups = self.groups if share is None else None
-            self._users[share] = [MadeUpUsers.of(one, rng, groups) for one in fitting(profile, rng)]
+            self._users[share] = [
+                MadeUpUsers.of(shape, rng, groups) for shape in fitting(profile, rng)
+            ]
         return self._users[share]
 
 
 def _counted(
-    profile: Profile, mechanism: Mechanism, k: int, *, known: bool
+    profile: Profile, mechanism: Mechanism, k: int, *, is_public: bool
 ) -> tuple[Scores, Flags]:
     """Scores without bounds, labeled by rank, and an array that is True for the right ranks."""
     counts = profile.dense()
-    shown = counts if known else counts[counts > 0]
-    domain: Domain = "public" if known else "observed"
+    values = counts if is_public else counts[counts > 0]
+    domain: Domain = "public" if is_public else "observed"
     scores = Scores(
-        shown, sensitivity=mechanism.sensitivity_bound, labels=range(len(shown)), domain=domain
+        values, sensitivity=mechanism.sensitivity_bound, labels=range(len(values)), domain=domain
     )
     return scores, top_of(counts, len(counts), k)
 
@@ -470,23 +478,23 @@ def judged(released: Flags, right: Flags, size: int, k: int) -> tuple[float, flo
 
     Means are over groups with any user.
     """
-    hits, shown = counted_groups(released, right, size)
-    wanted = np.minimum(right.reshape(-1, size).sum(axis=1), k)
-    there = wanted > 0
+    hits, totals = counted_groups(released, right, size)
+    possible = np.minimum(right.reshape(-1, size).sum(axis=1), k)
+    there = possible > 0
     if not there.any():
         return 0.0, 0.0, 0.0
-    found = hits[there] / wanted[there]
+    recalls = hits[there] / possible[there]
     return (
-        float(np.minimum(found, 1).mean()),
-        float((found >= 1).mean()),
-        float(shown[there].mean()),
+        float(np.minimum(recalls, 1).mean()),
+        float((recalls >= 1).mean()),
+        float(totals[there].mean()),
     )
 
 
 def counted_groups(released: Flags, right: Flags, size: int) -> Integers:
     """Numbers of right and of all released items of each group, (2, groups)."""
-    shown, true = released.reshape(-1, size), right.reshape(-1, size)
-    return np.array([(shown & true).sum(axis=1), shown.sum(axis=1)])
+    totals, true = released.reshape(-1, size), right.reshape(-1, size)
+    return np.array([(totals & true).sum(axis=1), totals.sum(axis=1)])
 
 
 def _on(
@@ -500,7 +508,7 @@ def _on(
     rng: np.random.Generator,
 ) -> tuple[Forecast, Floats]:
     """Forecast of a choice on these scores, and numbers of items of each group (2, groups)."""
-    found, groups = np.zeros((draws, 3)), np.zeros((2, len(right) // size))
+    results, groups = np.zeros((draws, 3)), np.zeros((2, len(right) // size))
     for place in range(draws):
         selection, released = (
             choice.mechanism.select(scores, rng=rng),
@@ -512,10 +520,10 @@ def _on(
             if choice.cells and len(at)
             else at[:k]
         ] = True
-        found[place] = judged(released, right, size, k)
+        results[place] = judged(released, right, size, k)
         groups += counted_groups(released, right, size) / draws
-    recall, all_right, shown = found.mean(axis=0).tolist()
+    recall, all_right, totals = results.mean(axis=0).tolist()
     return (
-        Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=shown),
+        Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=totals),
         groups,
     )

@@ -21,8 +21,8 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.plan.forecast import (
     Forecast,
     Forecaster,
+    GroupForecast,
     MadeUpUsers,
-    Shown,
     counted_groups,
     judged,
     top_of,
@@ -53,7 +53,7 @@ class HorizonPlan(Plan):
     mechanism: ContinualTopK
     expected: Forecast
     by_period: tuple[float, ...]
-    by_group: tuple[Shown, ...]
+    by_group: tuple[GroupForecast, ...]
     profile: str
     groups: Groups | None = None
 
@@ -102,11 +102,11 @@ class HorizonPlan(Plan):
 def _bars(shares: tuple[float, ...]) -> str:
     """One bar for each period, or for each of forty runs of periods."""
     step = -(-len(shares) // 40)
-    found = [
+    averages = [
         sum(part) / len(part)
         for part in (shares[at : at + step] for at in range(0, len(shares), step))
     ]
-    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * one))] for one in found)
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * average))] for average in averages)
 
 
 def plan_horizon(
@@ -135,23 +135,23 @@ def plan_horizon(
     Raises:
         InvalidRequest: the profile has fewer than k items, or too many to simulate.
     """
-    known = mechanism.delta is None
-    made = Forecaster(profile, known, groups, seed)
-    made.require(mechanism.k)
+    is_public = mechanism.delta is None
+    forecaster = Forecaster(profile, is_public, groups, seed)
+    forecaster.require(mechanism.k)
     cells = profile.size * (1 if groups is None else groups.count)
     if cells * mechanism.periods > _MOST_COUNTS:
         raise InvalidRequest(
             f"items={profile.size:,} in {mechanism.periods:,} periods are too many to simulate."
             " State the most popular ones"
         ).at("items")
-    rng, found, shown = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
-    for users in made.users(None):
+    rng, results, by_draw = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
+    for users in forecaster.users(None):
         log = _Log.of(users, mechanism, rng)
         drawn = [log.series(mechanism, rng) for _ in range(draws)]
-        found.append(np.mean([means for means, _ in drawn], axis=0))
-        shown += [groups for _, groups in drawn]
-    by_group = tuple(Shown(*of_group) for of_group in np.mean(shown, axis=0).T.tolist())
-    recall, whole, released = np.array(found).transpose(1, 0, 2)
+        results.append(np.mean([means for means, _ in drawn], axis=0))
+        by_draw += [groups for _, groups in drawn]
+    by_group = tuple(GroupForecast(*of_group) for of_group in np.mean(by_draw, axis=0).T.tolist())
+    recall, whole, released = np.array(results).transpose(1, 0, 2)
     means_of = recall.mean(axis=1)
     expected = Forecast(
         recall=float(recall.mean()),
@@ -180,35 +180,35 @@ class _Log:
     right: Flags
 
     @classmethod
-    def of(cls, made: MadeUpUsers, mechanism: ContinualTopK, rng: np.random.Generator) -> _Log:
-        when = rng.integers(0, mechanism.periods, len(made.users))
+    def of(cls, users: MadeUpUsers, mechanism: ContinualTopK, rng: np.random.Generator) -> _Log:
+        when = rng.integers(0, mechanism.periods, len(users.users))
         order = np.argsort(when, kind="stable")
         by_period = np.split(order, np.searchsorted(when[order], np.arange(1, mechanism.periods)))
         counts = np.array(
             [
-                np.bincount(made.cells[pairs], minlength=made.size * made.groups)
+                np.bincount(users.cells[pairs], minlength=users.size * users.groups)
                 for pairs in by_period
             ]
         )
         seen = _summed(mechanism, counts.astype(np.float64))
         return cls(
-            made, by_period, np.array([top_of(each, made.size, mechanism.k) for each in seen])
+            users, by_period, np.array([top_of(each, users.size, mechanism.k) for each in seen])
         )
 
     def weights(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
         """Weights (periods, cells) that each period adds to the counts, as by `State.take`."""
-        made, number = self.made, self.made.size * self.made.groups
-        used = np.zeros(int(made.users.max(initial=0)) + 1, dtype=np.int16)
+        users, number = self.made, self.made.size * self.made.groups
+        used = np.zeros(int(users.users.max(initial=0)) + 1, dtype=np.int16)
         added = np.zeros((mechanism.periods, number))
 
         def coins(pairs: Integers) -> NDArray[np.uint64]:
             return rng.integers(0, 2**64, (2, len(pairs)), dtype=np.uint64)
 
         for at, pairs in enumerate(self.by_period):
-            kept, weights = mechanism.users.counted(made.users[pairs], used, coins)
-            chosen = pairs[kept]
-            used += np.bincount(made.users[chosen], minlength=len(used)).astype(used.dtype)
-            added[at] = made.each * np.bincount(made.cells[chosen], weights / UNIT, number)
+            cells, weights = mechanism.users.counted(users.users[pairs], used, coins)
+            chosen = pairs[cells]
+            used += np.bincount(users.users[chosen], minlength=len(used)).astype(used.dtype)
+            added[at] = users.each * np.bincount(users.cells[chosen], weights / UNIT, number)
         return added
 
     def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -221,14 +221,14 @@ class _Log:
         # slow to import, and every list of mechanisms imports this module
         from scipy.signal import lfilter
 
-        made, plan, grid = self.made, mechanism.strategy, public_grid(mechanism.scale)
+        users, plan, grid = self.made, mechanism.strategy, public_grid(mechanism.scale)
         added = self.weights(mechanism, rng)
         measured = lfilter(
             plan.measured / UNIT, [1.0], added, axis=0
         ) + mechanism.scale * rng.standard_normal(added.shape)
         measured = np.rint(measured / grid)
         scores = lfilter(plan.estimator, [1.0], measured, axis=0) * grid
-        shown = np.ones(added.shape, dtype=np.bool_)
+        is_shown = np.ones(added.shape, dtype=np.bool_)
         if mechanism.delta is not None:
             exists = np.logical_or.accumulate(added > 0, axis=0)
             passed = (scores > mechanism.thresholds()[:, None]) & (
@@ -238,19 +238,19 @@ class _Log:
                 passed |= exists & (
                     lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None]
                 )
-            shown = np.logical_or.accumulate(passed, axis=0)
-        found, groups = np.zeros((3, mechanism.periods)), np.zeros((2, made.groups))
-        for at, items in enumerate(map(np.flatnonzero, shown)):
+            is_shown = np.logical_or.accumulate(passed, axis=0)
+        results, groups = np.zeros((3, mechanism.periods)), np.zeros((2, users.groups))
+        for at, items in enumerate(map(np.flatnonzero, is_shown)):
             order = np.full(added.shape[1], -np.inf)
             if len(items):
                 sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
                 order[items] = means.order_by(
-                    mechanism, at + 1, scores[at, items], sums, made.groups
+                    mechanism, at + 1, scores[at, items], sums, users.groups
                 )
-            released = top_of(order, made.size, mechanism.k, least=-np.inf)
-            found[:, at] = judged(released, self.right[at], made.size, mechanism.k)
-            groups += counted_groups(released, self.right[at], made.size) / mechanism.periods
-        return found, groups
+            released = top_of(order, users.size, mechanism.k, least=-np.inf)
+            results[:, at] = judged(released, self.right[at], users.size, mechanism.k)
+            groups += counted_groups(released, self.right[at], users.size) / mechanism.periods
+        return results, groups
 
 
 def _summed(mechanism: ContinualTopK, counts: Floats) -> Floats:

@@ -41,7 +41,7 @@ _SINGLE = 16  # numbers of items of a user that have a bin of their own
 _CLASSES = 5  # of groups by their size
 
 
-class Stated(Frozen):
+class PlanPart(Frozen):
     """A part of a question to the planner, or of its answer."""
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -71,9 +71,9 @@ class Bounding:
         """Weight (bins,) of a kept item of a user with this number of items."""
         if self.clip is None:
             return np.ones_like(loads)
-        left = loads if self.limit is None else np.minimum(loads, self.limit)
+        sizes = loads if self.limit is None else np.minimum(loads, self.limit)
         return np.minimum(
-            1.0, self.clip / np.maximum(np.sqrt(left) if self.norm == "l2" else left, 1e-300)
+            1.0, self.clip / np.maximum(np.sqrt(sizes) if self.norm == "l2" else sizes, 1e-300)
         )
 
     def words(self) -> str:
@@ -242,8 +242,8 @@ class Profile:
         words = f"Zipf's law with exponent {exponent:g}, {items:,} items, {users:,} users"
         if mean != 1:
             words += f", {mean:g} items per user"
-        found = cls.of_counts(np.rint(expected), public=True, description=words)
-        return cls(found.values, found.multiplicities, words, loads, float(users), law="curve")
+        profile = cls.of_counts(np.rint(expected), public=True, description=words)
+        return cls(profile.values, profile.multiplicities, words, loads, float(users), law="curve")
 
     @classmethod
     def of_csv(
@@ -315,13 +315,13 @@ class Profile:
             )
         from dpselect.app.events.public_counts import users_in
 
-        found = users_in(Path(path), {"user": user, "item": item}, files)
+        log = users_in(Path(path), {"user": user, "item": item}, files)
         return cls(
-            found.counts,
-            found.items,
+            log.counts,
+            log.items,
             f"the public log {Path(path).name}",
-            Loads.binned(found.loads, found.users),
-            float(found.users.sum()),
+            Loads.binned(log.loads, log.users),
+            float(log.users.sum()),
         )
 
     @property
@@ -355,10 +355,10 @@ class Profile:
             len(self.values) - 1,
         )
         scattered = self.values[level] * np.exp(_SCATTER * rng.standard_normal(head))
-        left = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
-        rest = np.flatnonzero(left > 0)
+        remaining = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
+        rest = np.flatnonzero(remaining > 0)
         values = np.concatenate([np.rint(np.minimum(scattered, self._most)), self.values[rest]])
-        members = np.concatenate([np.ones(head, dtype=np.int64), left[rest]])
+        members = np.concatenate([np.ones(head, dtype=np.int64), remaining[rest]])
         order = np.argsort(-values, kind="stable")
         return Profile(
             values[order], members[order], f"uneven: {self.description}", self.loads, self.users
@@ -433,7 +433,7 @@ class Profile:
 
 
 @final
-class Groups(Stated):
+class Groups(PlanPart):
     """Groups of a public list with a top k each, from `PerGroup` or as one table, `TopOfGroups`.
 
     A group looks like the whole log with fewer users. The forecast is the mean over the groups.
@@ -464,7 +464,7 @@ class Groups(Stated):
         return np.arange(1, self.count + 1, dtype=np.float64) ** -self.exponent
 
     @property
-    def kept(self) -> float:
+    def kept_share(self) -> float:
         """Share of the (user, group) pairs that the bound keeps."""
         if self.max_groups_per_user is None:
             return 1.0
@@ -488,9 +488,9 @@ class Groups(Stated):
         return [(len(part), float(part.mean())) for part in np.array_split(users, classes)]
 
 
-def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
-    if isinstance(stated, Mapping):
-        for size, amount in stated.items():
+def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
+    if isinstance(items_per_user, Mapping):
+        for size, amount in items_per_user.items():
             if not _is_count(size):
                 raise InvalidRequest(
                     f"items_per_user: {size!r} must be an integer >= 1, a number of items that"
@@ -501,8 +501,8 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
                     f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many"
                     " users have that many"
                 )
-        sizes = np.array(sorted(stated), dtype=np.float64)
-        amounts = np.array([float(stated[int(size)]) for size in sizes])
+        sizes = np.array(sorted(items_per_user), dtype=np.float64)
+        amounts = np.array([float(items_per_user[int(size)]) for size in sizes])
         if not amounts.sum() > 0:
             raise InvalidRequest(
                 "items_per_user names no users. Give {number of items: how many users have it}"
@@ -510,8 +510,8 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
         return Loads.binned(sizes, amounts)
     rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"
     rule += ", or a mapping {number of items: how many users have it}"
-    _require_number("items_per_user", stated, low=least, high=_MOST_EACH, rule=rule)
-    return Loads.of_mean(float(stated))
+    _require_number("items_per_user", items_per_user, low=least, high=_MOST_EACH, rule=rule)
+    return Loads.of_mean(float(items_per_user))
 
 
 def _require_count(name: str, value: object) -> None:

@@ -35,14 +35,14 @@ class BudgetShare:
     part: Fraction
 
     @classmethod
-    def of(cls, stated: Budget, releases: int, budget: Budget) -> Self | None:
-        """The part of `budget` for one of `releases` that share `stated`; None if it is all of it.
+    def of(cls, whole: Budget, releases: int, budget: Budget) -> Self | None:
+        """The part of `budget` for one of `releases` that share `whole`; None if it is all of it.
 
         Epsilons, or rhos, are compared as the decimals that they print as. If one budget states
         epsilon and the other rho, deltas are compared.
         """
-        same = (stated.rho is None) == (budget.rho is None)
-        amounts = (stated.limit, budget.limit) if same else (stated.delta, budget.delta)
+        same = (whole.rho is None) == (budget.rho is None)
+        amounts = (whole.limit, budget.limit) if same else (whole.delta, budget.delta)
         part = (
             Fraction(exact(amounts[0])) / Fraction(exact(amounts[1])) / releases
             if all(amounts)

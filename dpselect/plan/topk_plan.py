@@ -29,7 +29,7 @@ from dpselect.plan.default import Choice
 from dpselect.plan.fit import noise_settings
 from dpselect.plan.forecast import DRAWS, Forecast, Forecaster
 from dpselect.plan.plan import Plan, amount, share
-from dpselect.plan.profile import Bounding, Groups, Profile, Stated
+from dpselect.plan.profile import Bounding, Groups, PlanPart, Profile
 from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Norm
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @final
-class PlannedMechanism(Stated):
+class PlannedMechanism(PlanPart):
     """A mechanism whose noise spends the budget, with its forecast.
 
     Args:
@@ -90,7 +90,7 @@ class PlannedMechanism(Stated):
 
 
 @final
-class TopKPlan(Plan, Stated):
+class TopKPlan(Plan, PlanPart):
     """A plan for a budget and releases of a top k, as `dpselect.topk` would run it.
 
     It may also compare other kinds of mechanisms.
@@ -121,7 +121,7 @@ class TopKPlan(Plan, Stated):
     def ranked(self) -> tuple[PlannedMechanism, ...]:
         """All mechanisms, by expected recall, best first."""
         return tuple(
-            sorted((self.recommended, *self.compared), key=lambda one: -one.expected.recall)
+            sorted((self.recommended, *self.compared), key=lambda planned: -planned.expected.recall)
         )
 
     @property
@@ -143,9 +143,9 @@ class TopKPlan(Plan, Stated):
         for planned in self.ranked:
             if planned.name == name:
                 return planned
-        known = ", ".join(planned.name for planned in self.ranked)
+        names = ", ".join(planned.name for planned in self.ranked)
         raise InvalidRequest(
-            f"{name[:60]!r} is not planned. Choose one of {known}, or name it in compare="
+            f"{name[:60]!r} is not planned. Choose one of {names}, or name it in compare="
         )
 
     # -- in words and as data ----------------------------------------------------------------------
@@ -185,7 +185,7 @@ class TopKPlan(Plan, Stated):
             facts=list(self._answer()),
         )
         if self.compared:
-            table = [{"mechanism": one.name, **self._row(one)} for one in self.ranked]
+            table = [{"mechanism": planned.name, **self._row(planned)} for planned in self.ranked]
             heads = list(table[0])
             words = "expected share of the true top k, with its range over data that match your"
             yield Section(
@@ -196,7 +196,7 @@ class TopKPlan(Plan, Stated):
                 narrow=heads[:4],
                 notes=[("Recall", f"{words} description.")],
             )
-        yield Section("What was asked", facts=list(self._asked()))
+        yield Section("What was asked", facts=list(self._question()))
 
     def _answer(self) -> Iterator[tuple[str, str]]:
         planned, expected = self.recommended, self.recommended.expected
@@ -210,10 +210,10 @@ class TopKPlan(Plan, Stated):
                 " releases"
             ),
         )
-        shown = self.request.k * (1 if self.groups is None else self.groups.count)
-        around = interval(planned.mechanism, shown=shown)
-        if self.request.counts is not None and around is not None:
-            yield "counts", f"within {math.ceil(around.half_width):,} users; {around.words()}"
+        count = self.request.k * (1 if self.groups is None else self.groups.count)
+        bounds = interval(planned.mechanism, count=count)
+        if self.request.counts is not None and bounds is not None:
+            yield "counts", f"within {math.ceil(bounds.half_width):,} users; {bounds.words()}"
         cost, limit = format_number(planned.cost, 4), format_number(self.budget.limit)
         at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
         yield "cost", f"{self.unit} {cost} of {limit}{at} for {self.releases_in_words}"
@@ -230,7 +230,7 @@ class TopKPlan(Plan, Stated):
             "clip": "-" if planned.clip is None else f"{planned.clip:g}",
         }
 
-    def _asked(self) -> Iterator[tuple[str, str]]:
+    def _question(self) -> Iterator[tuple[str, str]]:
         request, relation = self.request, self.request.sensitivity.relation
         delta = f", delta {format_number(self.budget.delta)}" if self.budget.delta else ""
         yield (
@@ -253,12 +253,12 @@ class TopKPlan(Plan, Stated):
             by = "as stated" if groups.shares else f"by Zipf's law ({groups.exponent:g})"
             sizes = f"{groups.count:,} of a public list, sizes {by}"
             most = groups.max_groups_per_user
-            kept = (
+            words = (
                 "in any number"
                 if most is None
-                else f"kept in {most:,}: {groups.kept:.0%} of the pairs"
+                else f"kept in {most:,}: {groups.kept_share:.0%} of the pairs"
             )
-            yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {kept}"
+            yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {words}"
         yield "profile", self.profile
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
@@ -273,11 +273,12 @@ class TopKPlan(Plan, Stated):
         from accounting.plots import new_axes  # a plan without a plot does without
 
         axes = new_axes() if ax is None else ax
-        found = [planned.expected for planned in self.ranked]
+        forecasts = [planned.expected for planned in self.ranked]
         middle, low, high = (
-            np.array([getattr(one, end) for one in found]) for end in ("recall", "low", "high")
+            np.array([getattr(forecast, end) for forecast in forecasts])
+            for end in ("recall", "low", "high")
         )
-        places = np.arange(len(found))
+        places = np.arange(len(forecasts))
         axes.barh(places, middle, xerr=np.maximum([middle - low, high - middle], 0), height=0.62)
         axes.set_yticks(places, [planned.name for planned in self.ranked])
         axes.invert_yaxis()
@@ -341,12 +342,12 @@ def plan_releases(
     Raises:
         InvalidRequest: k items cannot come out of the profile, or it says too little.
     """
-    made = Forecaster(profile, request.candidates is not None, groups, seed)
+    forecaster = Forecaster(profile, request.candidates is not None, groups, seed)
     k = profile.touched if request.k == ALL else request.k
     planned = [
         PlannedMechanism(
             mechanism=choice.mechanism,
-            expected=made.of(choice, k, draws=draws),
+            expected=forecaster.of(choice, k, draws=draws),
             cost=_cost(budget, choice.mechanism.curve, request.releases),
             max_items_per_user=choice.max_items_per_user,
             clip=choice.clip,
@@ -363,7 +364,7 @@ def plan_releases(
         groups=groups,
         recommended=planned[0],
         payer=payer,
-        compared=tuple(sorted(planned[1:], key=lambda one: -one.expected.recall)),
+        compared=tuple(sorted(planned[1:], key=lambda mechanism: -mechanism.expected.recall)),
     )
 
 

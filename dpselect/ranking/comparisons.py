@@ -81,13 +81,13 @@ class Comparisons:
                 "items names one that is not in the catalog of these comparisons"
             )
         listed = np.array([name in set(names) for name in self.items])
-        kept = listed[self._winners] & listed[self._losers]
+        is_inside = listed[self._winners] & listed[self._losers]
         labels = np.empty(len(self.items), dtype=object)
         labels[:] = self.items
         return Comparisons(
-            labels[self._winners[kept]],
-            labels[self._losers[kept]],
-            self._weights[kept],
+            labels[self._winners[is_inside]],
+            labels[self._losers[is_inside]],
+            self._weights[is_inside],
             items=names,
         )
 

@@ -143,10 +143,10 @@ class Sampler(ABC):
             problem = RankingProblem(
                 values, noise, float(scale), size if k is None else min(k, size), self.words
             )
-            found = (thresholds.grouped_drawn_all if self.constant_work else thresholds.grouped)(
+            entries = (thresholds.grouped_drawn_all if self.constant_work else thresholds.grouped)(
                 problem, multiplicities, level
             )
-            return self._drawn(values, noise, scale, found)
+            return self._drawn(values, noise, scale, entries)
         if not self.exact:
             return _plainly_drawn(*plain.above(values, partial(self.noise, noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))
@@ -167,11 +167,11 @@ class Sampler(ABC):
         problem = RankingProblem(numbers(values), noise, float(scale), k, self.words)
         if self.exact and not self.constant_work and exact.should_sweep(problem):
             return exact.peeled(problem)
-        left, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
+        remaining, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
         for place in range(k):
-            winner = int(self.top_k(problem.values[left], noise, scale, 1)[0])
-            order[place] = left[winner]
-            left = np.delete(left, winner)
+            winner = int(self.top_k(problem.values[remaining], noise, scale, 1)[0])
+            order[place] = remaining[winner]
+            remaining = np.delete(remaining, winner)
         return order
 
     @final
@@ -319,11 +319,11 @@ class Sampler(ABC):
 
     @final
     def _drawn(self, values: Numbers, noise: Noise, scale: float, entries: Entries) -> Drawn:
-        held = values[entries.index]
+        scores = values[entries.index]
         return Drawn(
             entries.index,
             entries.member,
-            lambda grid: nearest(held, noise, float(scale), grid, entries, self.words),
+            lambda grid: nearest(scores, noise, float(scale), grid, entries, self.words),
         )
 
 
@@ -450,7 +450,7 @@ class Thresholds:
                 rational(answer_scale),
                 LazyUniform(self._source, word=int(answers[row, column])),
             )
-            first, *others = (
+            first, *subtrahends = (
                 rational(np.broadcast_to(part, middle.shape)[row, column].item())
                 for part in (values, *minus)
             )
@@ -458,12 +458,15 @@ class Thresholds:
                 self._lazy[row] = [
                     LazyUniform(self._source, word=int(word)) for word in self._words[:, row]
                 ]
-            kept = [
+            threshold_draws = [
                 (-rational(scale), draw)
                 for scale, draw in zip(self._scales, self._lazy[row], strict=True)
             ]
             result[i] = (
-                LazyUniform.sign_of_total(first - sum(others), self._noise, [own, *kept]) > 0
+                LazyUniform.sign_of_total(
+                    first - sum(subtrahends), self._noise, [own, *threshold_draws]
+                )
+                > 0
             )
         return result.reshape(middle.shape)
 

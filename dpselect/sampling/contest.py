@@ -82,9 +82,9 @@ class LazyUniform:
         """
         while True:
             with precision(self.precision + more):
-                found = answer(self.ball())
-            if found is not None:
-                return found
+                result = answer(self.ball())
+            if result is not None:
+                return result
             self.extend()
 
     def below(self, probability: Callable[[], arb]) -> bool:
@@ -128,9 +128,9 @@ class LazyUniform:
         while True:
             with precision(max(draw.precision for draw in draws)):
                 ball = number()
-                found = int(bool(ball > 0)) - int(bool(ball < 0))
-            if found:
-                return found
+                sign = int(bool(ball > 0)) - int(bool(ball < 0))
+            if sign:
+                return sign
             for draw in draws:
                 draw.extend()
 
@@ -191,9 +191,9 @@ def largest_rows(noisy: Floats, k: int) -> Integers:
     if k == 1:
         return np.argmax(noisy, axis=1)[:, None]
     columns = noisy.shape[1]
-    kept = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
-    rank = np.argsort(-np.take_along_axis(noisy, kept, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(kept, rank, axis=1)
+    top = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
+    rank = np.argsort(-np.take_along_axis(noisy, top, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(top, rank, axis=1)
 
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
@@ -251,7 +251,7 @@ def contest_bounds(
 
 MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
 _SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
-_ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
+_UNIT_EXPONENT = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
 _HALF_CELL = 1.0 - 2.0**-53
 # nearer than this to 0 or 1 the cell of a uniform number is too wide for its center
 _EDGE = 2.0**-28
@@ -265,7 +265,7 @@ def estimates(noise: Noise, words: Words) -> tuple[Floats, Integers]:
     bits = words >> _SIGNIFICANT
     if noise.rises:
         bits ^= np.uint64(2**52 - 1)  # the center's distance from 1
-    bits |= _ONE
+    bits |= _UNIT_EXPONENT
     uniform = bits.view(np.float64)
     uniform -= _HALF_CELL
     wide = np.empty(0, dtype=np.int64)
@@ -336,9 +336,9 @@ class Entries:
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, kept: Integers | slice) -> Self:
+    def __getitem__(self, rows: Integers | slice) -> Self:
         return type(self)(
-            self.index[kept], self.member[kept], self.level[kept], self.words[kept], self.refined
+            self.index[rows], self.member[rows], self.level[rows], self.words[rows], self.refined
         )
 
     @classmethod
@@ -486,11 +486,11 @@ class Contenders:
             order[start:stop] = start + self._sorted(self._entries[start:stop])
         return self._entries[order[: self._problem.k]]
 
-    def _keep(self, kept: Integers) -> None:
+    def _keep(self, places: Integers) -> None:
         self._entries, self._low, self._high = (
-            self._entries[kept],
-            self._low[kept],
-            self._high[kept],
+            self._entries[places],
+            self._low[places],
+            self._high[places],
         )
 
     def _sorted(self, entries: Entries) -> Integers:

@@ -159,16 +159,18 @@ def _distinct(counts: Integers, width: int, words: WordSource) -> Words:
 
     The numbers are prefixed by the piece.
     """
-    kept = np.empty(0, dtype=np.uint64)
+    unique_words = np.empty(0, dtype=np.uint64)
     missing = counts
     while missing.any():
         piece = np.repeat(np.arange(len(counts), dtype=np.uint64), missing)
         fresh = piece << np.uint64(width) | words(len(piece)) >> np.uint64(64 - width)
         # As many as are missing, so never one too many: the same as drawing one by one and throwing
         # repetitions away.
-        kept = np.sort(np.concatenate([kept, fresh]))
-        kept = kept[np.append(True, kept[1:] != kept[:-1])]  # np.unique takes twice as long
+        unique_words = np.sort(np.concatenate([unique_words, fresh]))
+        unique_words = unique_words[
+            np.append(True, unique_words[1:] != unique_words[:-1])
+        ]  # np.unique takes twice as long
         missing = counts - np.bincount(
-            (kept >> np.uint64(width)).astype(np.int64), minlength=len(counts)
+            (unique_words >> np.uint64(width)).astype(np.int64), minlength=len(counts)
         )
-    return kept
+    return unique_words

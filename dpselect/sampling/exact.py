@@ -84,16 +84,16 @@ def drawn_all(problem: RankingProblem) -> Entries:
     """
     problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
-    parts, held, least = list[tuple[Integers, Words, Floats]](), 0, -np.inf
+    parts, total, least = list[tuple[Integers, Words, Floats]](), 0, -np.inf
     for start in range(0, size, chunk):
         words = problem.words(min(chunk, size - start))
         estimate, wide = estimates(problem.noise, words)
         estimate += problem.heights(problem.values[start : start + chunk])
         estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
-        kept = np.flatnonzero(estimate >= least)
-        parts.append((kept + start, words[kept], estimate[kept]))
-        held += len(kept)
-        if held > 2 * k + _SPARE or start + chunk >= size:
+        places = np.flatnonzero(estimate >= least)
+        parts.append((places + start, words[places], estimate[places]))
+        total += len(places)
+        if total > 2 * k + _SPARE or start + chunk >= size:
             index, words, estimate = (np.concatenate(column) for column in zip(*parts, strict=True))
             measured = estimate[estimate < np.inf]
             if len(measured) >= k:
@@ -106,8 +106,8 @@ def drawn_all(problem: RankingProblem) -> Entries:
                         )
                     ),
                 )
-            kept = np.flatnonzero(estimate >= least)
-            parts, held = [(index[kept], words[kept], estimate[kept])], len(kept)
+            places = np.flatnonzero(estimate >= least)
+            parts, total = [(index[places], words[places], estimate[places])], len(places)
     index, words, _ = parts[0]
     return ranked(problem, Entries.at(index, words))
 
@@ -128,10 +128,10 @@ def peeled(problem: RankingProblem) -> Integers:
     Scores are passed over once. Up to `_TOGETHER` rounds are swept together, in which a candidate
     has a draw for each round. Theorem X12.
     """
-    scores, taken = SweepIndex(problem), dict[int, None]()
+    scores, winners = SweepIndex(problem), dict[int, None]()
     for start in range(0, problem.k, _TOGETHER):
-        scores.peel(min(_TOGETHER, problem.k - start), taken)
-    return np.array(list(taken), dtype=np.int64)
+        scores.peel(min(_TOGETHER, problem.k - start), winners)
+    return np.array(list(winners), dtype=np.int64)
 
 
 @final
@@ -158,18 +158,18 @@ class SweepIndex:
             )
         return Sweep(replace(self._problem, k=k)).blocks(self._blocks, threshold)
 
-    def peel(self, rounds: int, taken: dict[int, None], threshold: float | None = None) -> None:
-        """Add to `taken` the winners of more rounds, in their order; `threshold` as for `top_k`.
+    def peel(self, rounds: int, order: dict[int, None], threshold: float | None = None) -> None:
+        """Add to `order` the winners of more rounds, in their order; `threshold` as for `top_k`.
         Theorem X12.
         """
         if threshold is None:
             # As if the best of all were taken: of the sample too, in which one of them stands for
             # many that are not there. A guess that is far too high falls past all of the others.
-            count = max(1, len(self._blocks) - len(taken) - rounds)
+            count = max(1, len(self._blocks) - len(order) - rounds)
             behind = np.partition(self._blocks.height, count - 1)[:count]
             sample = self._sample[self._sample <= behind.max()]
             threshold = _guess(self._problem.noise, behind, None, sample, self._share, _WINNERS)
-        winners = Rounds(replace(self._problem, k=1), rounds, taken)
+        winners = Rounds(replace(self._problem, k=1), rounds, order)
         Sweep(winners.problem).rounds(self._blocks, threshold, winners)
 
 
@@ -257,7 +257,7 @@ def _guess(
     from all others, stand for `share` of them each.
     """
     goal = k + 3.0 * math.sqrt(k) + 3.0
-    origin = _around(heights, weights, goal)
+    origin = _height_at(heights, weights, goal)
     certain = _histogram(heights, weights, origin)
     sampled = _histogram(sample, None, origin)
     grid = np.arange(len(certain)) / _BINS_PER_UNIT - _BELOW
@@ -273,7 +273,7 @@ def _guess(
     return origin + low
 
 
-def _around(heights: Floats, weights: Floats | None, goal: float) -> float:
+def _height_at(heights: Floats, weights: Floats | None, goal: float) -> float:
     """Return about the goal-th height from the top, or the lowest."""
     if weights is None:
         place = max(0, len(heights) - math.ceil(goal))
@@ -317,8 +317,8 @@ def _block(problem: RankingProblem) -> Integers:
     certain = _decided(estimate, best, problem.margin)
     certain[wide // matrix.shape[1]] = False
     for row in np.flatnonzero(~certain).tolist():
-        asked = problem.at(row).against(matrix[row].max())
-        best[row] = ranked(asked, Entries.at(np.arange(matrix.shape[1]), words[row])).index
+        row_problem = problem.at(row).against(matrix[row].max())
+        best[row] = ranked(row_problem, Entries.at(np.arange(matrix.shape[1]), words[row])).index
     return best
 
 
@@ -341,15 +341,15 @@ class Units:
     start: Integers  # index into the values of a unit's first candidate
     # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
     height: Floats
-    # candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is
+    # candidates that have not been entered are known to have V >= 2^-depth; UNKNOWN if nothing is
     # known
-    known: Levels
+    depth: Levels
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def __getitem__(self, kept: Flags | slice) -> Self:
-        return type(self)(self.start[kept], self.height[kept], self.known[kept])
+    def __getitem__(self, places: Flags | slice) -> Self:
+        return type(self)(self.start[places], self.height[places], self.depth[places])
 
     def levels(self, noise: Noise, threshold: float) -> Levels:
         """Return (units,) levels j at which V >= 2^-j keeps a candidate below the threshold.
@@ -364,7 +364,7 @@ class Units:
             with np.errstate(over="ignore"):
                 bits = noise.tail_bits(distance)
             levels[part] = np.minimum(np.maximum(bits, 0.0), HIGHEST_LEVEL).astype(np.uint8)
-        return np.minimum(levels, self.known, out=levels)
+        return np.minimum(levels, self.depth, out=levels)
 
 
 def units(height: Floats) -> Units:
@@ -374,7 +374,7 @@ def units(height: Floats) -> Units:
 
 def _joined(first: Units, second: Units) -> Units:
     """Concatenate two sets of units."""
-    columns = ("start", "height", "known")
+    columns = ("start", "height", "depth")
     return Units(
         *(np.concatenate([getattr(first, name), getattr(second, name)]) for name in columns)
     )
@@ -384,11 +384,11 @@ def _split(hot: Units, count: int, problem: RankingProblem) -> Units:
     """Take blocks apart into their candidates; `count` is the number of blocks in all."""
     size = len(problem.values)
     index = (np.arange(0, size, count)[:, None] + hot.start).ravel()
-    known = np.broadcast_to(hot.known, (-(-size // count), len(hot))).ravel()
+    depths = np.broadcast_to(hot.depth, (-(-size // count), len(hot))).ravel()
     real = index < size
     if not real.all():
-        index, known = index[real], known[real]
-    return Units(index, problem.heights(problem.values[index]), known)
+        index, depths = index[real], depths[real]
+    return Units(index, problem.heights(problem.values[index]), depths)
 
 
 @final
@@ -397,15 +397,15 @@ class Rounds:
     `member` of an entry is its round. Theorem X12.
     """
 
-    def __init__(self, problem: RankingProblem, count: int, taken: dict[int, None]) -> None:
-        self.problem, self.count, self.taken = problem, count, taken
-        self._before = len(taken)
+    def __init__(self, problem: RankingProblem, count: int, winners: dict[int, None]) -> None:
+        self.problem, self.count, self.winners = problem, count, winners
+        self._before = len(winners)
         self._is_taken = np.zeros(len(problem.values), dtype=np.bool_)
-        self._is_taken[list(taken)] = True
+        self._is_taken[list(winners)] = True
         self._entries = Entries.concatenate([])
         self._low, self._high = np.empty(0), np.empty(0)
 
-    def left(self, parts: Units) -> Units:
+    def remaining(self, parts: Units) -> Units:
         """The units of one candidate each that is not taken."""
         return parts[~self._is_taken[parts.start]]
 
@@ -432,7 +432,7 @@ class Rounds:
         near = near[np.argsort(self._entries.member[near].astype(np.uint8), kind="stable")]
         index, low, high = self._entries.index[near], self._low[near], self._high[near]
         edges = np.searchsorted(self._entries.member[near], np.arange(self.count + 1)).tolist()
-        for place in range(len(self.taken) - self._before, self.count):
+        for place in range(len(self.winners) - self._before, self.count):
             here = slice(edges[place], edges[place + 1])
             free = ~self._is_taken[index[here]]
             least = low[here].max(initial=-np.inf, where=free)
@@ -442,7 +442,7 @@ class Rounds:
             winner = int(index[here][rivals[0]])
             if len(rivals) > 1:
                 winner = int(ranked(self.problem, self._entries[near[here][rivals]]).index[0])
-            self.taken[winner] = None
+            self.winners[winner] = None
             self._is_taken[winner] = True
         return True
 
@@ -551,7 +551,7 @@ class Sweep:
         """The winner of every round, with a draw of each candidate for each; blocks as above."""
         for level, fresh, *parts in self._lowered(whole, threshold, winners):
             winners.enter(fresh)
-            if winners.decided(level if any(part.known.any() for part in parts) else -np.inf):
+            if winners.decided(level if any(part.depth.any() for part in parts) else -np.inf):
                 break
 
     def _lowered(
@@ -569,7 +569,7 @@ class Sweep:
             whole, hot = whole[~dense], whole[dense]
             if len(hot):
                 split = _split(hot, count, self._problem)
-                parts = _joined(parts, split if winners is None else winners.left(split))
+                parts = _joined(parts, split if winners is None else winners.remaining(split))
             whole, first = self._revealed(whole, level, blocks)
             parts, second = self._revealed(parts, level, single)
             yield level, [*first, *second], whole, parts
@@ -594,14 +594,14 @@ class Sweep:
         )
 
     def _decided(self, threshold: float, *units: Units) -> bool:
-        return self._contest.floor() >= threshold or not any(part.known.any() for part in units)
+        return self._contest.floor() >= threshold or not any(part.depth.any() for part in units)
 
     def _revealed(
         self, units: Units, threshold: float, layout: _Layout
     ) -> tuple[Units, list[Entries]]:
         """Return the units with their new levels, and their candidates with V < 2^-level."""
         level = units.levels(self._problem.noise, threshold)
-        todo = np.flatnonzero(level < units.known)
+        todo = np.flatnonzero(level < units.depth)
         if len(todo) == 0:
             return units, []
         level[todo] = _pooled(level[todo], layout.lengths(units.start[todo]))
@@ -615,30 +615,32 @@ class Sweep:
         size, located = layout.numbered(units.start[pool])
         unit, offset = located(successes(size, level, self._problem.words))
         unit = pool[unit]
-        kept, words = self._uniforms(units.known[unit], level)
-        index, member, real = layout.candidates(units.start[unit[kept]], offset[kept])
+        places, words = self._uniforms(units.depth[unit], level)
+        index, member, real = layout.candidates(units.start[unit[places]], offset[places])
         entries = Entries(index, member, np.full(len(index), level), words)
         return entries if real is None else entries[real]
 
-    def _uniforms(self, known: Levels, level: int) -> tuple[Integers, Words]:
-        """Return places of candidates with V < 2^-level given V >= 2^-known, and their words.
+    def _uniforms(self, depths: Levels, level: int) -> tuple[Integers, Words]:
+        """Return places of candidates with V < 2^-level given V >= 2^-depth, and their words.
 
         V = 2^-level * 0.w.
         """
         draw = self._problem.words
-        kept, words = np.arange(len(known)), draw(len(known))
-        if (known == UNKNOWN).all():
-            return kept, words
-        shift = np.where(known == UNKNOWN, 0, 64 - known.astype(np.int64) + level).astype(np.uint64)
-        bound = np.where(known == UNKNOWN, np.uint64(0), np.uint64(1) << shift)
-        # V below 2^-known is refused: then all of V is drawn anew, and leaves this pool unless its
+        places, words = np.arange(len(depths)), draw(len(depths))
+        if (depths == UNKNOWN).all():
+            return places, words
+        shift = np.where(depths == UNKNOWN, 0, 64 - depths.astype(np.int64) + level).astype(
+            np.uint64
+        )
+        bound = np.where(depths == UNKNOWN, np.uint64(0), np.uint64(1) << shift)
+        # V below 2^-depth is refused: then all of V is drawn anew, and leaves this pool unless its
         # first bits are zero again.
         while len(late := np.flatnonzero(words < bound)):
             again = np.ones(len(words), dtype=np.bool_)
             again[late] = (draw(len(late)) >> np.uint64(64 - level)) == 0 if level else True
             words[late] = draw(len(late))
-            kept, words, bound = kept[again], words[again], bound[again]
-        return kept, words
+            places, words, bound = places[again], words[again], bound[again]
+        return places, words
 
     def _enter(self, fresh: list[Entries]) -> None:
         if not fresh:

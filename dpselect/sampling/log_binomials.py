@@ -32,16 +32,16 @@ def log_binomial(n: Any, r: Any) -> Floats:
     size, part, other = (np.where(inside, x, y) for x, y in ((n, 2.0), (r, 1.0), (rest, 1.0)))
     entropy = -part * np.log(part / size) - other * np.log1p(-part / size)
     spread = 0.5 * np.log(size / (2 * math.pi * part * other))
-    found = entropy + spread + _remainder(size) - _remainder(part) - _remainder(other)
+    logs = entropy + spread + _remainder(size) - _remainder(part) - _remainder(other)
     edge = (r >= 0) & (rest >= 0)
-    return np.where(inside, np.maximum(found, 0.0), np.where(edge, 0.0, -np.inf))
+    return np.where(inside, np.maximum(logs, 0.0), np.where(edge, 0.0, -np.inf))
 
 
 def log_binomial_bounds(n: Any, r: Any) -> tuple[Floats, Floats]:
     """Return bounds on ln C(n, r), elementwise; both -inf if r is not in 0..n. Theorem M9."""
-    found = log_binomial(n, r)
-    slack = np.where(found > 0, _ALLOWANCE * (1.0 + found), 0.0)
-    return found - slack, found + slack
+    logs = log_binomial(n, r)
+    slack = np.where(logs > 0, _ALLOWANCE * (1.0 + logs), 0.0)
+    return logs - slack, logs + slack
 
 
 def log_difference_bounds(

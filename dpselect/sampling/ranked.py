@@ -68,24 +68,24 @@ class Ranked:
 
     def positions(self, ranks: Integers) -> Integers:
         """Return the candidate position of each rank, shape (k,)."""
-        wanted = self._ascending[self.size - ranks]
-        place = ranks - (self.size + 1 - np.searchsorted(self._ascending, wanted, side="right"))
-        levels, level = np.unique(wanted, return_inverse=True)
-        held = np.flatnonzero(self._values >= levels[0])
-        values = self._values[held]
+        targets = self._ascending[self.size - ranks]
+        place = ranks - (self.size + 1 - np.searchsorted(self._ascending, targets, side="right"))
+        levels, level = np.unique(targets, return_inverse=True)
+        members = np.flatnonzero(self._values >= levels[0])
+        values = self._values[members]
         if len(levels) <= _FEW_LEVELS:  # a pass for each takes less time than a search for all
-            found = np.empty(len(ranks), dtype=np.int64)
+            positions = np.empty(len(ranks), dtype=np.int64)
             for at, value in enumerate(levels):
                 chosen = level == at
-                found[chosen] = held[np.flatnonzero(values == value)[place[chosen]]]
-            return found
+                positions[chosen] = members[np.flatnonzero(values == value)[place[chosen]]]
+            return positions
         near = np.searchsorted(levels, values, side="right") - 1
         equal = np.flatnonzero(levels[near] == values)
         # sorted by radix, which takes a tenth of the time, where the levels fit
         near = near[equal].astype(np.uint16 if len(levels) <= 2**16 else np.int64)
-        held = held[equal[np.argsort(near, kind="stable")]]
+        members = members[equal[np.argsort(near, kind="stable")]]
         first = np.cumsum(np.bincount(near, minlength=len(levels)))
-        return held[np.append(0, first)[level] + place]
+        return members[np.append(0, first)[level] + place]
 
 
 _FEW_LEVELS = 64  # different scores among the chosen
@@ -112,7 +112,7 @@ def draw_sequences(allowed: Integers, source: Sampler) -> Integers:
 
 
 def _swaps(picks: list[int]) -> list[int]:
-    moved: dict[int, int] = {}
+    swap_of: dict[int, int] = {}
     for place, pick in enumerate(picks):
-        moved[place], moved[pick] = moved.get(pick, pick), moved.get(place, place)
-    return [moved[place] for place in range(len(picks))]
+        swap_of[place], swap_of[pick] = swap_of.get(pick, pick), swap_of.get(place, place)
+    return [swap_of[place] for place in range(len(picks))]

@@ -105,12 +105,12 @@ def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Float
 
 
 class SetClass(NamedTuple):
-    """A class of sets: ranks 1..held and `lowest` are in, and `free_from` to `lowest` - 1 free.
+    """A class of sets: ranks 1..lead and `lowest` are in, and `free_from` to `lowest` - 1 free.
 
     All other ranks are out.
     """
 
-    held: int
+    lead: int
     free_from: int
     lowest: int
 
@@ -183,8 +183,8 @@ class Classes:
             start, stop, self._offset[row], self._free[row]
         )
         low, high = np.full(start.shape, -np.inf), np.full(start.shape, -np.inf)
-        one, many = stop - start == 1, stop - start > 1
-        low[one], high[one] = log_binomial_bounds((start - offset)[one], free[one])
+        single, many = stop - start == 1, stop - start > 1
+        low[single], high[single] = log_binomial_bounds((start - offset)[single], free[single])
         # Columns of Pascal's triangle: C(a, r) + ... + C(b-1, r) = C(b, r+1) - C(a, r+1).
         upper = log_binomial_bounds((stop - offset)[many], free[many] + 1)
         lower = log_binomial_bounds((start - offset)[many], free[many] + 1)
@@ -205,8 +205,8 @@ class Classes:
         """Return class (row, lowest) in terms of ranks."""
         if row == self.top_row:
             return SetClass(self.k - 1, self.k, self.k)
-        held = row if self.gamma < 1 else 0
-        return SetClass(held, int(self._offset[row]), lowest)
+        lead = row if self.gamma < 1 else 0
+        return SetClass(lead, int(self._offset[row]), lowest)
 
 
 # The same for many score vectors over few candidates.
@@ -222,14 +222,14 @@ class RowClasses:
     def __init__(self, candidates: int, k: int, gamma: float, top_set: TopSet) -> None:
         self.k: int = k
         self.gamma: float = gamma
-        held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
+        lead = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
         lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
-        self.n: Integers = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
-        self.r: Integers = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
-        self.held: Integers = np.append(held, k)
+        self.n: Integers = np.append(lowest - lead - 2 if gamma < 1 else lowest - 1, 0)
+        self.r: Integers = np.append(k - lead - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
+        self.lead: Integers = np.append(lead, k)
         self.lowest: Integers = np.append(lowest, k)
         top = k if top_set == "tied" else min(k + 1, candidates)
-        self.missing: Integers = np.append(held + 1, top)
+        self.missing: Integers = np.append(lead + 1, top)
 
     def size(self, place: int) -> arb:
         """Return a ball around the number of sets in one class, at Arb's working precision."""
@@ -303,9 +303,9 @@ def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource)
         below = widened(least, most, _BLOCK_ALLOWANCE)
     low, high = (np.where(inherits, x, y) for x, y in zip(above, below, strict=True))
     parent = np.repeat(which[:, None], _CHILDREN, axis=1)
-    held = stop > start
+    is_filled = stop > start
     every: tuple[Any, ...] = row, start, stop, low, high, drawn, parent, inherits
-    return Blocks(*(column[held] for column in every))
+    return Blocks(*(column[is_filled] for column in every))
 
 
 def _draw_max_children(
@@ -317,15 +317,15 @@ def _draw_max_children(
 ) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
     drawn = words(len(row))
-    heirs, certain = picked_rows(*log_mass, drawn)
+    children, certain = picked_rows(*log_mass, drawn)
     for i in np.flatnonzero(~certain).tolist():
 
         def sizes(i: int = i) -> list[arb]:
             ends = edges[i].tolist()
             return [classes.mass(int(row[i]), a, b) if b > a else arb(0) for a, b in pairwise(ends)]
 
-        heirs[i] = LazyUniform(words, word=int(drawn[i])).column(sizes)
-    return heirs
+        children[i] = LazyUniform(words, word=int(drawn[i])).column(sizes)
+    return children
 
 
 def _edges(start: Integers, stop: Integers, first: int) -> Integers:
@@ -402,10 +402,10 @@ def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) ->
 
 def draw_members(chosen: SetClass, k: int, source: Sampler) -> Integers:
     """Draw (k,) ranks of a uniformly random member of a class."""
-    held = np.arange(1, chosen.held + 1)
-    between = np.full((1, k - 1 - chosen.held), chosen.lowest - chosen.free_from)
+    lead = np.arange(1, chosen.lead + 1)
+    between = np.full((1, k - 1 - chosen.lead), chosen.lowest - chosen.free_from)
     free = draw_sequences(between, source)[0] - 1 + chosen.free_from
-    return np.concatenate([held, free, [chosen.lowest]])
+    return np.concatenate([lead, free, [chosen.lowest]])
 
 
 @final
@@ -437,8 +437,8 @@ class _Draw:
             least, most = self._totals(blocks)
             floor = max(floor, float(least.max()))
             single = blocks.stop - blocks.start == 1
-            found = np.flatnonzero(single & (most >= floor))
-            alone.append((found, most[found]))
+            finalists = np.flatnonzero(single & (most >= floor))
+            alone.append((finalists, most[finalists]))
             rivals = np.flatnonzero(~single & (most >= floor))
             if not len(rivals):
                 break
@@ -571,11 +571,11 @@ def _members(
     shape: tuple[int, ...], chosen: Integers, layout: RowClasses, words: WordSource
 ) -> Integers:
     """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
-    rank, held, lowest = np.arange(1, shape[1] + 1), layout.held[chosen], layout.lowest[chosen]
-    inside = (rank <= held[:, None]) | (rank == lowest[:, None])
+    rank, lead, lowest = np.arange(1, shape[1] + 1), layout.lead[chosen], layout.lowest[chosen]
+    inside = (rank <= lead[:, None]) | (rank == lowest[:, None])
     outside = rank > lowest[:, None]
     if layout.gamma < 1:
-        outside |= (rank == held[:, None] + 1) & ~inside
+        outside |= (rank == lead[:, None] + 1) & ~inside
     ranks, late = np.empty((shape[0], layout.k), dtype=np.int64), np.arange(shape[0])
     while len(late):
         keys = words(len(late) * shape[1]).reshape(len(late), -1)

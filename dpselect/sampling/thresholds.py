@@ -42,8 +42,8 @@ def above(problem: RankingProblem, level: float) -> Entries:
     if exact.should_sweep(problem) and np.mean(problem.values[::_SAMPLED] > far) > _MOST:
         return _ranked(problem, _best(problem, level))
     near = np.flatnonzero(problem.values > far)
-    found = [_best(problem.at(near), level).among(near), _pooled(problem, level, near, _LEVEL)]
-    return _ranked(problem, Entries.concatenate(found))
+    parts = [_best(problem.at(near), level).among(near), _pooled(problem, level, near, _LEVEL)]
+    return _ranked(problem, Entries.concatenate(parts))
 
 
 def drawn_all(problem: RankingProblem, level: float) -> Entries:
@@ -81,10 +81,10 @@ def rows(problem: RankingProblem, level: float, listed: Flags) -> Integers:
     return np.concatenate([_block(problem.at(part), level, listed[part]) for part in parts])
 
 
-def in_order(numbers: Floats, kept: Flags) -> Integers:
+def in_order(numbers: Floats, flags: Flags) -> Integers:
     """Return (rounds, m) places of the numbers that are kept, largest first, then -1."""
-    order = np.argsort(np.where(kept, -numbers, np.inf), axis=1, kind="stable")
-    return np.where(np.take_along_axis(kept, order, axis=1), order, -1).astype(np.int64)
+    order = np.argsort(np.where(flags, -numbers, np.inf), axis=1, kind="stable")
+    return np.where(np.take_along_axis(flags, order, axis=1), order, -1).astype(np.int64)
 
 
 def _block(problem: RankingProblem, level: float, listed: Flags) -> Integers:
@@ -93,14 +93,16 @@ def _block(problem: RankingProblem, level: float, listed: Flags) -> Integers:
     floats = values.astype(np.float64)
     margin = _SLACK * (np.abs(floats) + np.maximum(np.abs(low), np.abs(high)) + abs(level))
     low, high = low + floats - margin, high + floats + margin
-    kept = listed & (low > level)
-    order = in_order(low, kept)
+    passing = listed & (low > level)
+    order = in_order(low, passing)
     lower, upper = (np.take_along_axis(part, np.maximum(order, 0), axis=1) for part in (low, high))
     untold = (order[:, 1:] >= 0) & (upper[:, 1:] >= lower[:, :-1])
-    unsure = (listed & ~kept & (high >= level)).any(axis=1) | untold.any(axis=1)
+    unsure = (listed & ~passing & (high >= level)).any(axis=1) | untold.any(axis=1)
     for row in np.flatnonzero(unsure).tolist():
-        one, places = problem.at(row), np.flatnonzero(listed[row])
-        best = _ranked(one, _exceeding(one, level, Entries.at(places, words[row, places]))).index
+        row_problem, places = problem.at(row), np.flatnonzero(listed[row])
+        best = _ranked(
+            row_problem, _exceeding(row_problem, level, Entries.at(places, words[row, places]))
+        ).index
         order[row] = np.append(best, np.full(order.shape[1] - len(best), -1))
     return order
 
@@ -135,11 +137,11 @@ def _best(problem: RankingProblem, level: float) -> Entries:
 
 def _all(problem: RankingProblem, level: float) -> Entries:
     """Return all candidates that exceed `level`, with the noise of every candidate drawn."""
-    found = []
+    parts = []
     for start in range(0, len(problem.values), _CHUNK):
         index = np.arange(start, min(start + _CHUNK, len(problem.values)))
-        found.append(_exceeding(problem, level, Entries.at(index, problem.words(len(index)))))
-    return Entries.concatenate(found)
+        parts.append(_exceeding(problem, level, Entries.at(index, problem.words(len(index)))))
+    return Entries.concatenate(parts)
 
 
 def _pooled(problem: RankingProblem, level: float, near: Integers, bits: int) -> Entries:

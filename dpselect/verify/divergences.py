@@ -140,8 +140,10 @@ def _laws(mechanism: Mechanism, vectors: Integers, domain: Domain, edges: ArrayL
             " Use lower_bound"
         )
     laws = [
-        mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one)
-        for one in scores
+        mechanism.cell_probabilities(candidate, edges)
+        if valued
+        else mechanism.probabilities(candidate)
+        for candidate in scores
     ]
     outcomes = {
         outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))
@@ -160,10 +162,10 @@ def _neighbors(
     weights = (highest + 1) ** np.arange(vectors.shape[1])[::-1]
     firsts, seconds = [], []
     for change in changes(sensitivity, vectors.shape[1]):
-        moved = vectors + np.array(change)
-        inside = np.flatnonzero(((moved >= 0) & (moved <= highest)).all(axis=1))
+        neighbors = vectors + np.array(change)
+        inside = np.flatnonzero(((neighbors >= 0) & (neighbors <= highest)).all(axis=1))
         firsts.append(inside)
-        seconds.append(moved[inside] @ weights)
+        seconds.append(neighbors[inside] @ weights)
     if not firsts:
         raise InvalidRequest(
             f"no user changes a score by linf={sensitivity.linf:g} within {sensitivity!r}. State a"
@@ -207,8 +209,8 @@ def renyi(first: ArrayLike, second: ArrayLike, orders: ArrayLike) -> Floats:
         ratio = np.where(p > 0, log_p - log_q, -np.inf)
         logs = (np.where(p > 0, log_p + (a - 1) * ratio, -np.inf) for a in np.atleast_1d(orders))
         rows = [
-            scipy.special.logsumexp(one, axis=1) / (a - 1)
-            for one, a in zip(logs, np.atleast_1d(orders), strict=True)
+            scipy.special.logsumexp(row, axis=1) / (a - 1)
+            for row, a in zip(logs, np.atleast_1d(orders), strict=True)
         ]
     return np.stack(rows)
 
@@ -319,7 +321,7 @@ def lower_bound(
     half = samples // 2
     views = _views([outcome for drawn in draws for outcome in drawn[:half]])
     view, event, _ = max(
-        (_best_event(view, draws, delta, half) for view in views), key=lambda found: found[2]
+        (_best_event(view, draws, delta, half) for view in views), key=lambda triple: triple[2]
     )
     test = [Counter(map(view, drawn[half:])) for drawn in draws]
     low, high = _limits(
@@ -343,17 +345,17 @@ def _released_by(
             "rng= seeds this library's mechanisms only: seed the function yourself, and leave"
             " it out"
         )
-    return lambda given: _outcome(draw(given))
+    return lambda scores: _outcome(draw(scores))
 
 
 def _outcome(released: Any) -> Outcome:
     """Return the outcome of a function's release: items in their order, or numbers."""
-    held = (
+    value = (
         np.asarray(released).ravel().tolist()
         if isinstance(released, np.ndarray | np.generic)
         else released
     )
-    listed = held if isinstance(held, list | tuple) else (held,)
+    listed = value if isinstance(value, list | tuple) else (value,)
     parts = tuple(part.item() if isinstance(part, np.generic) else part for part in listed)
     if all(type(part) is float for part in parts) and parts:
         return Outcome(tuple(range(len(parts))), ordered=True, values=parts)
@@ -372,9 +374,9 @@ def _views(outcomes: list[Outcome]) -> list[View]:
     """
     views: list[View] = [lambda outcome: outcome.chosen]
     most = max((len(outcome.values or ()) for outcome in outcomes), default=0)
-    shown = [(place,) for place in range(most)] + ([tuple(range(most))] if most > 1 else [])
-    for places in shown:
-        held = [
+    subsets = [(place,) for place in range(most)] + ([tuple(range(most))] if most > 1 else [])
+    for places in subsets:
+        column = [
             values[place]
             for outcome in outcomes
             if (values := outcome.values)
@@ -387,7 +389,7 @@ def _views(outcomes: list[Outcome]) -> list[View]:
         views.append(
             partial(
                 Outcome.seen,
-                edges=np.unique(np.quantile(held, np.arange(1, count) / count)),
+                edges=np.unique(np.quantile(column, np.arange(1, count) / count)),
                 places=places,
             )
         )

@@ -57,8 +57,8 @@ def require_enumerable(outcomes: float, limit: float = 2e5) -> None:
 def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, float]:
     """Return the mixture of distributions that come in pairs (probability, distribution)."""
     law = dict[Any, float]()
-    for chance, one in laws:
-        for outcome, share in one.items():
+    for chance, part in laws:
+        for outcome, share in part.items():
             law[outcome] = law.get(outcome, 0.0) + chance * share
     return law
 
@@ -93,11 +93,11 @@ def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Float
     _, first, row = np.unique(
         ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True
     )
-    found, result = (
+    chances, result = (
         _integrate(noise, scale, ascending[first], 1, _argmax_kernel, matrix.shape[1]),
         np.empty_like(matrix),
     )
-    np.put_along_axis(result, order, found.T[row.ravel()], axis=1)
+    np.put_along_axis(result, order, chances.T[row.ravel()], axis=1)
     return result.reshape(array.shape)
 
 
@@ -120,8 +120,8 @@ def top_set_probabilities(
         frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)
     ]
     values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
-    found = dict(zip(sets, values.tolist(), strict=True))
-    return {s: found[s] for s in map(frozenset, itertools.combinations(range(vector.size), k))}
+    chances = dict(zip(sets, values.tolist(), strict=True))
+    return {s: chances[s] for s in map(frozenset, itertools.combinations(range(vector.size), k))}
 
 
 def ordered_probabilities(
@@ -149,8 +149,10 @@ def _iterated(noise: Noise, scale: float, vector: Floats, k: int) -> dict[tuple[
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> Floats:
-        found = _sequences(noise, shift, k, step)
-        return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
+        chances = _sequences(noise, shift, k, step)
+        return np.array([chances[s] for s in itertools.permutations(range(vector.size), k)])[
+            :, None
+        ]
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
     return dict(sorted(zip(sequences, values.tolist(), strict=True)))
@@ -180,9 +182,9 @@ def _integrate(
 def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> Floats:
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim not in dimensions or array.shape[-1] == 0:
-        needed = " or ".join(map(str, dimensions))
+        sizes = " or ".join(map(str, dimensions))
         raise InvalidNoiseArgument(
-            f"scores: shape {array.shape}, but a non-empty array of {needed} dimension(s) is needed"
+            f"scores: shape {array.shape}, but a non-empty array of {sizes} dimension(s) is needed"
         )
     if not np.all(np.abs(array) <= _LARGEST_SCORE):
         raise InvalidNoiseArgument(
@@ -217,13 +219,13 @@ def gumbel_softmax(scores: Floats, scale: float) -> Floats:
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
-def _log_pick(scores: Floats, scale: float, left: Collection[int]) -> dict[int, float]:
-    """Return log probabilities of each next pick when the candidates in `left` remain."""
-    values = scores[list(left)].tolist()
+def _log_pick(scores: Floats, scale: float, candidates: Collection[int]) -> dict[int, float]:
+    """Return log probabilities of each next pick when `candidates` remain."""
+    values = scores[list(candidates)].tolist()
     top = max(values)
     logs = [(value - top) / scale for value in values]
     total = math.log(math.fsum(map(math.exp, logs)))
-    return {i: log - total for i, log in zip(left, logs, strict=True)}
+    return {i: log - total for i, log in zip(candidates, logs, strict=True)}
 
 
 def _gumbel_ordered(scores: Floats, scale: float, k: int) -> dict[tuple[int, ...], float]:
@@ -279,7 +281,7 @@ def _sequences(noise: Noise, shift: Floats, k: int, step: float) -> dict[tuple[i
     pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), weight.reshape(-1, NODES)
     length = weight.sum(axis=1)
 
-    def left(done: tuple[int, ...]) -> list[int]:
+    def remaining(done: tuple[int, ...]) -> list[int]:
         return [i for i in range(len(shift)) if i not in done]
 
     def later(g: Floats, item: int) -> Floats:
@@ -288,11 +290,11 @@ def _sequences(noise: Noise, shift: Floats, k: int, step: float) -> dict[tuple[i
 
     above: dict[tuple[int, ...], Floats] = {(i,): each for i, each in enumerate(sf)}
     for _ in range(k - 2):
-        above = {(*done, i): later(g, i) for done, g in above.items() for i in left(done)}
+        above = {(*done, i): later(g, i) for done, g in above.items() for i in remaining(done)}
     return {
-        (*done, i): float((pdf[i] * g * np.prod(cdf[left((*done, i))], axis=0) * weight).sum())
+        (*done, i): float((pdf[i] * g * np.prod(cdf[remaining((*done, i))], axis=0) * weight).sum())
         for done, g in above.items()
-        for i in left(done)
+        for i in remaining(done)
     }
 
 
@@ -331,15 +333,18 @@ others below.
 
 
 def _extend(
-    states: _States, item: int, k: int, left: int, functions: tuple[Floats, ...]
+    states: _States, item: int, k: int, remaining: int, functions: tuple[Floats, ...]
 ) -> _States:
-    """Return every partial set with and without one more item, if `left` items can complete it."""
+    """Return every partial set with and without one more item.
+
+    Only sets that `remaining` items can complete.
+    """
     pdf, sf, cdf = functions
     extended: _States = {}
     for chosen, (above, smallest) in states.items():
         if len(chosen) < k:
             extended[(*chosen, item)] = (above * sf, smallest * sf + above * pdf)
-        if k - len(chosen) < left:
+        if k - len(chosen) < remaining:
             extended[chosen] = (above * cdf, smallest * cdf)
     return extended
 
@@ -360,8 +365,8 @@ def _differences(scores: Floats, scale: float) -> Floats:
     cluster, position = np.zeros_like(scores), np.zeros_like(scores)
     np.cumsum(gaps > GAP_CAP, axis=1, out=cluster[:, 1:])
     np.cumsum(np.minimum(gaps, GAP_CAP), axis=1, out=position[:, 1:])
-    together = cluster[:, :, None] == cluster[:, None, :]
-    return np.where(together, exact, position[:, :, None] - position[:, None, :])
+    same_cluster = cluster[:, :, None] == cluster[:, None, :]
+    return np.where(same_cluster, exact, position[:, :, None] - position[:, None, :])
 
 
 def _build(noise: Noise, gaps: Floats, k: int, step: float, *, iterated: bool) -> _Grid:
@@ -495,7 +500,7 @@ def _outcome_integrals(
 # of the probability that the noise of the threshold lies beyond the integral
 _LOG_LEFT_OUT: Final = -61.0
 _MOST_STEPS: Final = 5e5  # to either side, however often they are halved
-_HELD: Final = 1 << 20  # probabilities to fail that are held at a time
+_MOST_AT_ONCE: Final = 1 << 20  # probabilities to fail that are held at a time
 
 
 @final
@@ -553,7 +558,7 @@ class NoisyComparisons:
 
         def level(step: float, _: NDArray[np.intp]) -> Floats:
             y, weight = self._nodes(step * unit)
-            parts = np.arange(0, len(y), max(1, _HELD // len(self.margins)))[1:]
+            parts = np.arange(0, len(y), max(1, _MOST_AT_ONCE // len(self.margins)))[1:]
             columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
             total = np.zeros(1)
             for at, mass in columns:

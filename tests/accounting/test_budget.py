@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.budget import Budget
+from accounting.cost import NOTHING
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -25,7 +26,6 @@ from accounting.curves import (
     zero,
 )
 from accounting.errors import InvalidBudget, Unaffordable
-from accounting.price import NOTHING
 
 BUDGETS = [
     Budget(epsilon=1.0),
@@ -60,7 +60,7 @@ def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
         ),
         (Budget(rho=value), ZCDP(rho=value), ZCDP(rho=math.nextafter(value, math.inf))),
     ):
-        price = budget.price(curve)
+        price = budget.filter_cost(curve)
         assert budget.fits(NOTHING, price)
         assert not budget.can_afford(NOTHING, above)
         assert not budget.can_afford(price, curve)
@@ -76,14 +76,16 @@ def test_what_fits_is_admitted_and_what_is_admitted_fits_alone(budget: Budget) -
         for count in (1, 5, 100):
             assert budget.admits(count * curve) == budget.can_afford(NOTHING, count * curve)
         if budget.can_afford(NOTHING, curve):
-            price, count = budget.price(curve), budget.how_many(curve)
+            price, count = budget.filter_cost(curve), budget.how_many(curve)
             assert count >= 1
             assert budget.admits(count * curve)
             assert not budget.fits(price.times(count), price)
             if budget.fits(NOTHING, price.times(9)):
                 assert all(
                     whole <= parts
-                    for whole, parts in zip(budget.price(9 * curve), price.times(9), strict=True)
+                    for whole, parts in zip(
+                        budget.filter_cost(9 * curve), price.times(9), strict=True
+                    )
                 )
 
 
@@ -115,13 +117,13 @@ def test_renyi_capacity_is_the_inverse_of_the_conversion(
 
 def test_prices_ignore_the_callers_decimal_context() -> None:
     """A caller with three digits of decimal precision gets the same order, capacity and prices."""
-    budget, price = Budget(epsilon=1, delta=1e-6), Budget(epsilon=1, delta=1e-6).price(STABLE)
+    budget, price = Budget(epsilon=1, delta=1e-6), Budget(epsilon=1, delta=1e-6).filter_cost(STABLE)
     with localcontext() as context:
         context.prec = 3
         again = Budget(epsilon=1, delta=1e-6)
         assert again == budget
         assert again.capacity == budget.capacity
-        assert again.price(STABLE) == price
+        assert again.filter_cost(STABLE) == price
         assert Budget(epsilon=0.123456789, delta=1e-7, order=325.25).capacity.main > 0
 
 
@@ -131,7 +133,7 @@ def test_price_rounds_up() -> None:
     """
     budget = Budget(epsilon=4, delta=1e-6)
     for curve in CURVES:
-        price, cost = budget.price(curve), float(curve.rdp(float(budget.order or 0)))
+        price, cost = budget.filter_cost(curve), float(curve.rdp(float(budget.order or 0)))
         assert cost <= price.main * 1e-12 <= cost * (1 + 2e-12) + 1e-12
         assert curve.delta0 <= price.failure * 1e-18 <= curve.delta0 + 1.1e-18
 
@@ -146,8 +148,8 @@ def test_tiny_costs_are_never_free() -> None:
         (Budget(epsilon=1.0), PureDP(epsilon=5e-324)),
         (Budget(epsilon=1.0, delta=1e-6), RenyiTable(orders=[1000.0], values=[0.0])),
     ):
-        assert budget.price(curve).main == 1
-    assert Budget(epsilon=1.0).price(zero()) == NOTHING
+        assert budget.filter_cost(curve).main == 1
+    assert Budget(epsilon=1.0).filter_cost(zero()) == NOTHING
     assert Budget(epsilon=1e-13).how_many(PureDP(epsilon=1e-13)) == 0  # of less than a unit
 
 
@@ -156,7 +158,7 @@ def test_costs_beyond_sixty_four_bits_are_refused() -> None:
     budget = Budget(epsilon=1e9)
     assert budget.capacity.main < 2**63
     with pytest.raises(Unaffordable, match="more than a filter can count"):
-        Budget(epsilon=1e6).price(PureDP(epsilon=1e8))
+        Budget(epsilon=1e6).filter_cost(PureDP(epsilon=1e8))
 
 
 def test_more_failures_than_certain_ones_do_not_fit() -> None:
@@ -236,7 +238,7 @@ def test_budgets_refuse_what_their_form_cannot_admit(
     """
     curve = 3 * curve
     with pytest.raises(Unaffordable, match=remedy):
-        budget.price(curve)
+        budget.filter_cost(curve)
     assert not budget.admits(curve)
     assert not budget.can_afford(NOTHING, curve)
     spender = acc.PrivacyFilter(budget)
@@ -249,7 +251,7 @@ def test_three_tenths() -> None:
     """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit
     either.
     """
-    budget, tenth = Budget(epsilon=0.3), Budget(epsilon=0.3).price(PureDP(epsilon=0.1))
+    budget, tenth = Budget(epsilon=0.3), Budget(epsilon=0.3).filter_cost(PureDP(epsilon=0.1))
     assert budget.how_many(PureDP(epsilon=0.1)) == 3
     assert not budget.can_afford(tenth.plus(tenth).plus(tenth), PureDP(epsilon=1e-300))
     assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))

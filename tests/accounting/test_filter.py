@@ -11,9 +11,9 @@ from fractions import Fraction
 import pytest
 
 from accounting.budget import Budget
+from accounting.cost import Cost
 from accounting.curves import ZCDP, GaussianDP, PureDP
 from accounting.filter import PrivacyFilter
-from accounting.price import Price
 from accounting.refusals import BudgetExceeded
 
 
@@ -53,13 +53,13 @@ def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads racing for 100 charges get exactly 100 between them, although each pauses
     between check and charge.
     """
-    plus = Price.plus
+    plus = Cost.plus
 
-    def slow(first: Price, second: Price) -> Price:
+    def slow(first: Cost, second: Cost) -> Cost:
         time.sleep(1e-4)
         return plus(first, second)
 
-    monkeypatch.setattr(Price, "plus", slow)
+    monkeypatch.setattr(Cost, "plus", slow)
     spender, granted = PrivacyFilter(Budget(epsilon=1.0)), []
 
     def spend() -> None:

@@ -128,7 +128,7 @@ class _Refund(acc.Curve):  # not final, without `kind`: what no member of the fa
 def test_no_price_gives_budget_back(curve: acc.Curve, measure: Measure) -> None:
     """A curve with a negative cost has no price, at any measure."""
     with pytest.raises(acc.InvalidCurve, match="guarantee"):
-        measure.price(curve)
+        measure.filter_cost(curve)
     with pytest.raises(acc.InvalidCurve):
         acc.PrivacyFilter(acc.Budget(epsilon=1.0, delta=1e-6)).charge(curve)
 
@@ -136,17 +136,17 @@ def test_no_price_gives_budget_back(curve: acc.Curve, measure: Measure) -> None:
 @pytest.mark.parametrize(
     "price",
     [
-        acc.price.Price(-1, 0),
-        acc.price.Price(0, -1),
-        acc.price.Price(0.5, 0),
-        acc.price.Price(math.nan, 0),
+        acc.cost.Cost(-1, 0),
+        acc.cost.Cost(0, -1),
+        acc.cost.Cost(0.5, 0),
+        acc.cost.Cost(math.nan, 0),
     ],
 )
-def test_a_price_is_whole_and_not_negative(price: acc.price.Price) -> None:
+def test_a_price_is_whole_and_not_negative(price: acc.cost.Cost) -> None:
     """Nothing that would lower a total passes the gate of filters and ledgers."""
     budget = acc.Budget(epsilon=1.0)
-    for attempt in ((acc.price.Price(0, 0), price), (price, acc.price.Price(1, 0))):
-        with pytest.raises(acc.errors.InvalidArgument, match="price"):
+    for attempt in ((acc.cost.Cost(0, 0), price), (price, acc.cost.Cost(1, 0))):
+        with pytest.raises(acc.errors.InvalidArgument, match="cost"):
             budget.fits(*attempt)
 
 

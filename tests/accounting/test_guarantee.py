@@ -99,7 +99,7 @@ def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
     """Session.schedule takes n * mechanism; what is no mechanism is refused with words."""
     session = dps.Session(ledger, "added")
     plan = session.schedule(2 * ADDED + dps.PermuteAndFlip(epsilon=0.2))
-    assert plan.left == {ADDED: 2, dps.PermuteAndFlip(epsilon=0.2): 1}
+    assert plan.remaining == {ADDED: 2, dps.PermuteAndFlip(epsilon=0.2): 1}
     scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity())
     for attempt in (
         lambda: session.select(ADDED.curve, scores),

@@ -102,7 +102,7 @@ def test_threads_share_one_count_of_unstable_answers() -> None:
 
         _together(ask)
         assert answers.count(False) == session.unstable == 2
-        assert session.asked == len(answers)
+        assert session.queries == len(answers)
 
 
 class _Failing(_Slow):

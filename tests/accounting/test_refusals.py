@@ -18,6 +18,7 @@ import dpselect as dps
 from accounting.budget import Budget
 from accounting.calibration import calibrate_count
 from accounting.convert.adaptive_composition import adaptive_composition
+from accounting.cost import NOTHING
 from accounting.curves import (
     ApproxDP,
     Approximate,
@@ -37,7 +38,6 @@ from accounting.errors import (
 )
 from accounting.filter import PrivacyOdometer
 from accounting.guarantee import Guarantee
-from accounting.price import NOTHING
 from accounting.relations import same_relation
 
 ONE, BUDGET, HUGE = PureDP(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6), 10**400
@@ -83,7 +83,7 @@ def counted(number: Any) -> list[Callable[[], object]]:
 def priced(wrong: Any) -> list[Callable[[], object]]:
     """Everything that wants a price."""
     return [
-        lambda: BUDGET.price(wrong),
+        lambda: BUDGET.filter_cost(wrong),
         lambda: BUDGET.admits(wrong),
         lambda: BUDGET.how_many(wrong),
         lambda: BUDGET.can_afford(NOTHING, wrong),

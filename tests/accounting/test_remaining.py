@@ -25,7 +25,7 @@ BUDGETS = [
     acc.Budget(rho=0.2, delta=1e-7),
     acc.Budget(rho=0.2),
 ]
-NOTHING = acc.price.Price(0, 0)
+NOTHING = acc.cost.Cost(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.Priva
     assert Remaining(budget, NOTHING).epsilon == 0
     spent, curve = odometer.spent, acc.PureDP(epsilon=0.03)
     for _ in range(3):
-        spent = spent.plus(budget.price(curve))
+        spent = spent.plus(budget.filter_cost(curve))
         assert Remaining(budget, spent).epsilon == odometer.charge(curve)
 
 
@@ -54,10 +54,10 @@ def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.Priva
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float) -> None:
     """One of that mu may be charged, one a twentieth larger may not."""
-    spent = acc.price.Price(int(share * budget.capacity.main), 0)
+    spent = acc.cost.Cost(int(share * budget.capacity.main), 0)
     found = Remaining(budget, spent).mu_left
     assert found is not None
-    assert budget.fits(spent, budget.price(acc.GaussianDP(mu=found)))
+    assert budget.fits(spent, budget.filter_cost(acc.GaussianDP(mu=found)))
     # Past the first charge, where a plan for the whole budget has a price of its own.
     assert spent.main == 0 or not budget.can_afford(spent, acc.GaussianDP(mu=1.05 * found))
     assert Remaining(budget, budget.capacity).mu_left == 0
@@ -67,8 +67,8 @@ def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float
 def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -> None:
     """Both floats stand for at most the whole units that are left, and the next float for more."""
     budget = acc.Budget(rho=8e6, delta=0.5)
-    left = Remaining(budget, acc.price.Price(main, failure))
-    units = budget.capacity.minus(acc.price.Price(main, failure))
+    left = Remaining(budget, acc.cost.Cost(main, failure))
+    units = budget.capacity.minus(acc.cost.Cost(main, failure))
     for found, exact in (
         (left.main, Decimal(units.main).scaleb(-12)),
         (left.failure, Decimal(units.failure).scaleb(-18)),
@@ -77,9 +77,9 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
         assert Decimal(repr(math.nextafter(found, math.inf))) > exact
 
 
-def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
+def _everything(budget: acc.Budget, spent: acc.cost.Cost) -> list[object]:
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
-    words = shortfall(budget, spent, budget.price(acc.GaussianDP(mu=0.7)), "here")
+    words = shortfall(budget, spent, budget.filter_cost(acc.GaussianDP(mu=0.7)), "here")
     return [
         *(left.main, left.failure, left.epsilon_left, left.mu_left),
         *(left.as_data(), left.reason, left.remedy, words),
@@ -92,7 +92,7 @@ def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) ->
     """A caller with two digits that are rounded up, or that traps whatever is inexact, is told the
     same of what is left.
     """
-    spent = acc.price.Price(123456789123, 123456789)
+    spent = acc.cost.Cost(123456789123, 123456789)
     told = _everything(budget, spent)
     with localcontext() as context:
         context.prec, context.rounding = 2, ROUND_UP
@@ -120,7 +120,7 @@ def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(
     """
     unit = 10**12 if budget.release is not None else 1
     main = max(1, int(share * budget.capacity.main / unit)) * unit
-    epsilon, delta = Remaining(budget, acc.price.Price(main, 0)).so_far
+    epsilon, delta = Remaining(budget, acc.cost.Cost(main, 0)).so_far
     assert (delta, 0 < epsilon <= 1.0 or budget.limit == 3.0) == (budget.delta, True)
     fields = budget.model_dump(exclude={"epsilon", "releases"}, exclude_none=True) | {
         "release": budget.release
@@ -137,15 +137,15 @@ def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """Half of it pays for failures, half for the conversion of what is spent; without a delta it is
     stated as rho.
     """
-    left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
+    left = Remaining(BUDGETS[2], acc.cost.Cost(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
-    alone = Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0))
+    alone = Remaining(BUDGETS[3], acc.cost.Cost(5 * 10**10, 0))
     assert alone.as_data()["cost"] == {"rho": 0.05}
     assert "rho 0.05" in str(alone)
 
 
 def _asked(
-    budget: acc.Budget, spent: acc.price.Price, curve: acc.Curve, count: int
+    budget: acc.Budget, spent: acc.cost.Cost, curve: acc.Curve, count: int
 ) -> acc.BudgetExceeded:
     """How a filter that has spent so much refuses so many."""
     return refusal(Remaining(budget, spent, curve), count, "here")
@@ -157,7 +157,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     """
     curve = acc.Approximate(curve=acc.GaussianDP(mu=0.4), delta0=1e-7)
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
-    spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
+    spent = acc.cost.Cost(int(budget.capacity.main - 1.5 * budget.filter_cost(curve).main), 0)
     error = _asked(budget, spent, curve, 2)
     assert str(error).startswith("These 2 releases do not fit because they need ")
     assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
@@ -165,31 +165,31 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     assert "of epsilon" not in str(error)
     assert (
         error.would_fit,
-        budget.fits(spent, budget.price(curve)),
-        budget.fits(spent, budget.price(2 * curve)),
+        budget.fits(spent, budget.filter_cost(curve)),
+        budget.fits(spent, budget.filter_cost(2 * curve)),
     ) == (1, True, False)
     assert [
-        _asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)
+        _asked(budget, acc.cost.Cost(0, 0), curve, asked).would_fit for asked in (100, 999)
     ] == 2 * [budget.how_many(curve)]
     match = re.search(r"at most ([\d.]+)% of the budget in all", str(error))
     assert match is not None
     share = float(match[1]) / 100
     for factor, fits in ((1.0, True), (1.01, False)):
         mu = math.sqrt(factor * share * budget.capacity.main * 1e-12) * (1 - 1e-9)
-        assert budget.fits(spent, budget.price(acc.GaussianDP(mu=mu))) is fits
+        assert budget.fits(spent, budget.filter_cost(acc.GaussianDP(mu=mu))) is fits
 
 
 def test_a_refusal_says_which_failure_probability_would_do() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth
     larger is not.
     """
-    budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
+    budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.cost.Cost(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
     assert "a failure probability (delta0) of 2e-7 from here" in str(error)
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
     assert match is not None
     for factor, fits in ((1.0, True), (1.01, False)):
-        price = budget.price(
+        price = budget.filter_cost(
             acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=factor * float(match[1]))
         )
         assert budget.fits(spent, price) is fits
@@ -225,7 +225,7 @@ def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float
     """
     left = Remaining(
         budget,
-        acc.price.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)),
+        acc.cost.Cost(int(share * budget.capacity.main), int(share * budget.capacity.failure)),
     )
     epsilon, delta = left.so_far
     assert best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
@@ -288,7 +288,7 @@ def test_bad_events_add_up_in_the_cost_and_too_many_leave_the_filters_bound() ->
     budget's delta they do not.
     """
     curve = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-7)
-    spent = APPROXIMATE.price(3 * curve)
+    spent = APPROXIMATE.filter_cost(3 * curve)
     assert Remaining(APPROXIMATE, spent, charged=3 * curve).as_charged == (0.3, 3e-7)
     beyond = Remaining(
         APPROXIMATE, spent, charged=acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1.01e-6)

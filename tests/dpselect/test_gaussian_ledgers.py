@@ -61,9 +61,9 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     picked = session.select(PICKS, few, pay="spent")
     assert len(picked) == 1
     settled = ledger.total("visits").spent
-    assert settled == budget.price(PICKS.cost_of(picked))
+    assert settled == budget.filter_cost(PICKS.cost_of(picked))
     picks = (acc.BoundedRange(epsilon=0.06) * n for n in (3, 2))
-    whole, part = (budget.price(acc.Approximate(curve=curve, delta0=1e-9)) for curve in picks)
+    whole, part = (budget.filter_cost(acc.Approximate(curve=curve, delta0=1e-9)) for curve in picks)
     assert whole.main > part.main >= settled.main > 0
     bound = HISTOGRAM.sensitivity_bound
     session.select(HISTOGRAM, dps.Scores([400, 5], sensitivity=bound, labels=["a", "b"]))
@@ -139,7 +139,7 @@ def test_topk_takes_its_part_of_a_ledger_of_declared_releases(
     assert "CanonicalTopK" in said
     assert "error:" in told(f"{asked} --mechanism limited_domain", status=2)
     with Ledger.open("sqlite:///privacy.db") as opened:
-        assert opened.total("d").spent == acc.price.Price(10**12, 0)
+        assert opened.total("d").spent == acc.cost.Cost(10**12, 0)
         paid = [entry.curve for entry in opened.entries("d") if entry.action == "charge"]
     assert len(paid) == 1
     assert acc.Curve.from_json(str(paid[0])).pure_epsilon == pytest.approx(0.0866, rel=1e-9)

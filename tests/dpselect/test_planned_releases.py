@@ -59,7 +59,7 @@ CHOSEN = {
 
 def charged(
     folder: Path, budget: acc.Budget, mechanism: dps.Mechanism
-) -> tuple[int, acc.BudgetExceeded, acc.price.Price]:
+) -> tuple[int, acc.BudgetExceeded, acc.cost.Cost]:
     """How many releases a ledger on SQLite takes one by one, its refusal, and what was spent
     then.
     """
@@ -118,7 +118,7 @@ def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges:
     for factor, enough in ((1.0, True), (1.000001, False)):
         price = budget._itemised(acc.BoundedRange(epsilon=found * factor))
         assert price is not None
-        assert budget.fits(acc.price.Price(0, 0), price.times(charges)) is enough
+        assert budget.fits(acc.cost.Cost(0, 0), price.times(charges)) is enough
     curve = acc.BoundedRange(epsilon=found)
     assert (
         budget.cost_of_each(curve, charges)

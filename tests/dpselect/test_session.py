@@ -231,7 +231,7 @@ def test_a_schedule_draws_what_was_planned_and_no_more(
         session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
     for mechanism in (FLIP, MECHANISM, MECHANISM):
         schedule.select(mechanism, SCORES)
-    assert schedule.left == {}
+    assert schedule.remaining == {}
     for mechanism in (FLIP, MECHANISM, dps.PermuteAndFlip(epsilon=0.1, sensitivity=SENSITIVITY)):
         with pytest.raises(InvalidRequest, match="no remaining run"):
             schedule.select(mechanism, SCORES)
@@ -267,7 +267,7 @@ def test_no_run_of_a_schedule_is_drawn_twice(
             schedule.select(FLIP, SCORES)
     with pytest.raises(InvalidRequest):
         schedule.select(FLIP, SCORES)
-    assert schedule.left == {MECHANISM: 2}
+    assert schedule.remaining == {MECHANISM: 2}
     with pytest.raises(TypeError, match="one process"):
         pickle.dumps(schedule)
     read, write = os.pipe()
@@ -332,7 +332,7 @@ def test_rounds_that_abstain_pay_for_their_test(filtered: Session) -> None:
         False,
         True,
     ]
-    assert session.totals()[0].spent == session.dataset.budget.price(
+    assert session.totals()[0].spent == session.dataset.budget.filter_cost(
         mechanism.test_curve + 2 * mechanism.curve
     )
 

@@ -134,7 +134,7 @@ def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
     plan.select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
     with pytest.raises(dps.errors.SensitivityMismatch):
         plan.select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
-    assert sum(plan.left.values()) == 1
+    assert sum(plan.remaining.values()) == 1
 
 
 @pytest.mark.parametrize(

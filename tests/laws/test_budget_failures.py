@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import pytest
 
 import accounting as acc
+from accounting.cost import NOTHING
 from accounting.ledger import Ledger, Quota
 from accounting.measures import Measure, PureEpsilon, Releases, RenyiDivergence, Rho, SquaredMu
-from accounting.price import NOTHING
 
 PARTS = 50
 Kind = tuple[str, type[Measure]]
@@ -109,34 +109,34 @@ def _odometer(_: acc.Budget, curve: acc.Curve, __: Any) -> list[bool]:
     return _charged(lambda times: kept.charge(curve, times))
 
 
-def _price(budget: acc.Budget, curve: acc.Curve, count: int) -> acc.price.Price | None:
+def _cost(budget: acc.Budget, curve: acc.Curve, count: int) -> acc.cost.Cost | None:
     try:
-        return budget.price(curve).times(count)
+        return budget.filter_cost(curve).times(count)
     except acc.errors.Unaffordable:
         return None
 
 
 def _fits(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
-    spent = _price(budget, curve, count - 1)
-    return spent is not None and budget.fits(spent, budget.price(curve))
+    spent = _cost(budget, curve, count - 1)
+    return spent is not None and budget.fits(spent, budget.filter_cost(curve))
 
 
 def _can_afford(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
-    return budget.can_afford(_price(budget, curve, count - 1) or NOTHING, curve)
+    return budget.can_afford(_cost(budget, curve, count - 1) or NOTHING, curve)
 
 
 def _how_many(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
     try:
         return (
             budget.how_many(curve) >= count
-            and budget.how_many(curve, _price(budget, curve, count - 1) or NOTHING) >= 1
+            and budget.how_many(curve, _cost(budget, curve, count - 1) or NOTHING) >= 1
         )
     except acc.errors.Unaffordable:
         return False
 
 
 def _remaining(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
-    left = acc.remaining.Remaining(budget, _price(budget, curve, count - 1) or NOTHING)
+    left = acc.remaining.Remaining(budget, _cost(budget, curve, count - 1) or NOTHING)
     return (
         left.main >= 1 if budget.release is not None else left.failure * (1 + 1e-9) >= curve.delta0
     )
@@ -211,7 +211,7 @@ def _quota(**scope: Any) -> Way:
 CHARGED: dict[str, Way] = {
     "PrivacyFilter": _filter,
     "filter.PrivacyOdometer": _odometer,
-    **dict.fromkeys(("Budget.price", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
+    **dict.fromkeys(("Budget.filter_cost", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
     "Budget.can_afford": by_rule(_can_afford),
     "Budget.how_many": by_rule(_how_many),
     "Remaining": by_rule(_remaining),
@@ -338,9 +338,9 @@ def test_the_failure_is_there_to_the_unit(case: Case) -> None:
     units = round(case.failure * 1e18)
     if case.budget.release is None:
         assert case.budget.capacity.failure == units
-        assert case.budget.fits(NOTHING, acc.price.Price(0, units))
-        assert not case.budget.fits(NOTHING, acc.price.Price(0, units + 1))
-        assert not case.budget.fits(acc.price.Price(0, 1), acc.price.Price(0, units)) or not units
+        assert case.budget.fits(NOTHING, acc.cost.Cost(0, units))
+        assert not case.budget.fits(NOTHING, acc.cost.Cost(0, units + 1))
+        assert not case.budget.fits(acc.cost.Cost(0, 1), acc.cost.Cost(0, units)) or not units
         for delta, fits in (
             (case.planned or 0.0, True),
             (1.0000001 * (case.planned or 1e-12), False),

@@ -21,9 +21,9 @@ from test_budget_failures import takes_a_budget
 
 import accounting as acc
 import dpselect as dps
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT
 from accounting.ledger import Ledger
 from accounting.numbers import float_up, of_unit
-from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.app.cli.app import app
 from dpselect.app.continual.horizon import Horizon
@@ -128,16 +128,16 @@ ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
 
 
-def priced(*curves: acc.Curve) -> acc.price.Price:
+def priced(*curves: acc.Curve) -> acc.cost.Cost:
     """What charges cost at the order."""
     ample = acc.Budget(epsilon=1e3, delta=0.5, order=ORDER, failure=0.25)
-    return reduce(acc.price.Price.plus, map(ample.price, curves))
+    return reduce(acc.cost.Cost.plus, map(ample.filter_cost, curves))
 
 
 def paid_by(
     ledger: Ledger,
     name: str,
-    price: acc.price.Price,
+    price: acc.cost.Cost,
     relation: acc.relations.Relation,
     main: float,
     failure: float,
@@ -355,6 +355,7 @@ _ASKED = {"Session.require", "Session.affordable"}
 _NO_PATH = {
     *(
         "plan.TopKPlan",
+        "plan.PlannedMechanism",  # states its cost
         "plan.HorizonPlan",
         *("plan.plan_releases", "plan.plan_horizon"),  # of what is fitted already
         "plan.TopKRequest",
@@ -370,8 +371,8 @@ _NO_PATH = {
         "Session.open",
         "Session.ledger",
         "Session.dataset",
-        "Session.terms",
-        "Session.terms_of",
+        "Session.charge_options",
+        "Session.charge_options_of",
         "Session.totals",
         "Session.require_new",
         "continual.Horizon",
@@ -393,7 +394,7 @@ _NO_PATH = {
     # what their commands do, above
     *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),
     "pate.label",
-    *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
+    *(f"Schedule.{name}" for name in ("key", "remaining", "select", "void")),
 }
 _WORDS = frozenset(
     {
@@ -407,7 +408,7 @@ _WORDS = frozenset(
         "share",
         "charge",
         "failure",
-        "price",
+        "cost",
     }
 )
 

@@ -160,7 +160,7 @@ def test_splitting_blocks_follows_the_law(
     source, drawn = sampler(np.random.default_rng(11)), []
     for _ in range(1000):
         chosen = set_classes.draw_class(classes, by_name(noise), mechanism.scale, source)
-        key = "top" if gamma < 1 and chosen.lowest == 3 else (chosen.held, chosen.lowest)
+        key = "top" if gamma < 1 and chosen.lowest == 3 else (chosen.lead, chosen.lowest)
         drawn.append(key if key in law else "rest")
     assert misfit(drawn, law) > FALSE_ALARM
 

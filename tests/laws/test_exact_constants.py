@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
+from accounting.cost import Cost
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _sampled_delta
 from accounting.ledger.model import refund, rounding_tolerance
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _is_less
 from accounting.measures import anytime_overhead
-from accounting.price import Price
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import SeededSampler
@@ -262,7 +262,7 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
         (-doubts, False),
         (-doubts - 1, True),
     ):
-        assert book.differs({place: Price(spent.main + off, 0)}) == differs
+        assert book.differs({place: Cost(spent.main + off, 0)}) == differs
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:

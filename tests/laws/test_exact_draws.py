@@ -152,7 +152,7 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
             )
             if k == len(values) or mechanism.gamma < 1:
                 held, lowest = rows_winner(mechanism, values, case)
-                assert (held, lowest) == (chosen.held + (chosen.lowest == k), chosen.lowest)
+                assert (held, lowest) == (chosen.lead + (chosen.lowest == k), chosen.lowest)
 
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
@@ -165,7 +165,7 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
     asked = layout, by_name(mechanism.noise), mechanism.scale
     winner = int(set_classes._winners(ordered[None], *asked, sampler(seed).words)[0])
     assert winner == set_classes._settled(ordered, *asked, words(len(layout.n)), words)
-    return int(layout.held[winner]), int(layout.lowest[winner])
+    return int(layout.lead[winner]), int(layout.lowest[winner])
 
 
 @pytest.mark.slow

@@ -19,10 +19,10 @@ from scipy.stats import binom, laplace, norm
 
 import accounting as acc
 from accounting.budget import Budget
+from accounting.cost import NOTHING, Cost
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
 from accounting.filter import PrivacyFilter, PrivacyOdometer
 from accounting.ledger import Ledger
-from accounting.price import NOTHING, Price
 from accounting.remaining import Remaining
 
 Pair = tuple[Sequence[float], Sequence[float]]
@@ -77,13 +77,13 @@ def worst(budget: Budget, mechanisms: list[Small], gain: Callable[[float, float]
     filter.
     """
 
-    prices = [budget.price(small.curve) for small in mechanisms]
+    prices = [budget.filter_cost(small.curve) for small in mechanisms]
     laws = [
         [np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in mechanisms
     ]
-    seen: dict[tuple[Price, float, float], float] = {}
+    seen: dict[tuple[Cost, float, float], float] = {}
 
-    def best(spent: Price, p: float, q: float) -> float:
+    def best(spent: Cost, p: float, q: float) -> float:
         # Rounds commute: the same answers in another order lead to the same state, up to the last
         # bits.
         state = (spent, float(f"{p:.12e}"), float(f"{q:.12e}"))
@@ -100,7 +100,7 @@ def worst(budget: Budget, mechanisms: list[Small], gain: Callable[[float, float]
             )
         return seen[state]
 
-    def play(spent: Price, p: float, q: float, choice: int) -> float:
+    def play(spent: Cost, p: float, q: float, choice: int) -> float:
         total = spent.plus(prices[choice])
         return max(sum(best(total, p * a, q * b) for a, b in law) for law in laws[choice])
 
@@ -197,7 +197,7 @@ def test_no_adversary_passes_a_filter(case: tuple[Any, ...]) -> None:
 
 def test_a_plan_may_cost_the_whole_budget() -> None:
     """As the only charge it is priced by the best accounting."""
-    assert FIVE.price(WHOLE.curve) == FIVE.capacity
+    assert FIVE.filter_cost(WHOLE.curve) == FIVE.capacity
 
 
 def loss_passes(
@@ -410,11 +410,11 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
     with pytest.raises(acc.BudgetExceeded, match="the budget of this filter is used up"):
         kept.charge(curve)
     assert kept.remaining.main == 0
-    assert budget.price(acc.zero()) == NOTHING
+    assert budget.filter_cost(acc.zero()) == NOTHING
     with pytest.raises(
         acc.errors.Unaffordable, match=r"declared for releases of .* declare another dataset"
     ):
-        budget.price(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
+        budget.filter_cost(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
     assert budget.unused(curve, acc.zero()) == NOTHING
 
@@ -425,10 +425,10 @@ def test_what_counts_as_a_release() -> None:
     """
     mu = lambda size: acc.GaussianDP(mu=size)  # noqa: E731
     budget = acc.Budget(epsilon=1.0, delta=1e-6, release=mu(0.05))
-    one = budget.price(mu(0.05))
-    assert one == acc.price.Price(10**12, 0)
-    assert budget.price(mu(0.01)) == one
-    assert budget.price(3 * mu(0.05) + mu(0.02)) == one.times(4)
+    one = budget.filter_cost(mu(0.05))
+    assert one == acc.cost.Cost(10**12, 0)
+    assert budget.filter_cost(mu(0.01)) == one
+    assert budget.filter_cost(3 * mu(0.05) + mu(0.02)) == one.times(4)
     leak = acc.ApproxDP(epsilon=0.1, delta=1e-8)
     failing = acc.Approximate(curve=mu(0.05), delta0=1e-9)
     for release, fits, others in (
@@ -453,9 +453,9 @@ def test_what_counts_as_a_release() -> None:
         ),
     ):
         budget = acc.Budget(epsilon=1.0, delta=1e-6, release=release)
-        assert all(budget.price(curve).main == 10**12 for curve in fits)
+        assert all(budget.filter_cost(curve).main == 10**12 for curve in fits)
         # as the only charge: the whole budget admits it
-        assert all(budget.price(curve) == budget.capacity for curve in others)
+        assert all(budget.filter_cost(curve) == budget.capacity for curve in others)
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
         with pytest.raises(acc.errors.InvalidBudget, match="Leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
@@ -495,7 +495,7 @@ def test_epsilon_so_far_of_gaussian_charges_holds(epsilon: float, delta: float) 
     budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian")
     for share in (0.1, 0.5, 0.999):
         main = int(budget.capacity.main * share)
-        found, mu = Remaining(budget, acc.price.Price(main, 0)), math.sqrt(main * 1e-12)
+        found, mu = Remaining(budget, acc.cost.Cost(main, 0)), math.sqrt(main * 1e-12)
         assert found.epsilon is not None
         assert found.delta == delta
         assert norm.sf((found.epsilon - mu * mu / 2) / mu) <= delta / 2
@@ -517,8 +517,8 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(
     """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
     plan = acc.GaussianDP(mu=0.2365)
-    assert budget.price(plan) == budget.capacity
-    found = Remaining(budget, budget.price(plan))
+    assert budget.filter_cost(plan) == budget.capacity
+    found = Remaining(budget, budget.filter_cost(plan))
     assert found.epsilon is None
     assert found.epsilon_left == 0
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
@@ -535,7 +535,7 @@ def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
     up to .42 of it; all of them as one plan that another route admits state no epsilon.
     """
     budget = acc.Budget(epsilon=1.0, delta=0.01, order=200.0)
-    spent = budget.price(count * acc.PureDP(epsilon=epsilon))
+    spent = budget.filter_cost(count * acc.PureDP(epsilon=epsilon))
     stated = Remaining(budget, spent)
     assert spent != budget.capacity
     assert stated.epsilon is not None
@@ -549,7 +549,7 @@ def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
     if count == 8:
         assert passed > 0.4 * stated.delta
     plan = 120 * acc.PureDP(epsilon=0.04)
-    assert Remaining(budget, budget.price(plan)).epsilon is None
+    assert Remaining(budget, budget.filter_cost(plan)).epsilon is None
 
 
 def test_what_is_proved_for_one_relation_is_so_in_every_composition() -> None:
@@ -583,7 +583,7 @@ def test_settling_gives_back_mu_squared() -> None:
         acc.Approximate(curve=one, delta0=1e-8)
         for one in (part + 2 * acc.GaussianDP(mu=0.03), part)
     )
-    assert budget.unused(whole, ran) == acc.price.Price(1_800_000_000, 0)
+    assert budget.unused(whole, ran) == acc.cost.Cost(1_800_000_000, 0)
     assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
 
 

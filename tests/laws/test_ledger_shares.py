@@ -105,7 +105,7 @@ def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) 
         mechanism = fitted(
             "limited_domain", stated, TopKRequest(k=5, share=BudgetShare.of(stated, 1, budget))
         )
-        price = budget.price(mechanism.curve)
+        price = budget.filter_cost(mechanism.curve)
         assert price.failure <= epsilon * budget.capacity.failure
         assert price.main <= epsilon * budget.capacity.main
         assert (
@@ -142,6 +142,6 @@ def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: i
     mechanism = default_choice(stated, request, whole=budget).mechanism
     assert isinstance(mechanism, dps.WithValues)
     assert mechanism.noise == "laplace"
-    price = budget.price(mechanism.curve)
+    price = budget.filter_cost(mechanism.curve)
     assert 0.24 * budget.capacity.main < price.main <= 0.25 * budget.capacity.main
     assert price.failure <= 0.25 * budget.capacity.failure

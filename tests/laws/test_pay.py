@@ -15,7 +15,7 @@ from exact import Law, law_of, levels, stated, worst
 
 import accounting as acc
 import dpselect as dps
-from accounting.price import NOTHING, Price
+from accounting.cost import NOTHING, Cost
 from dpselect import pate, verify
 from dpselect.errors import InvalidRequest
 from dpselect.pate.voting import ABSTAINED
@@ -35,7 +35,7 @@ def selection_of(mechanism: Any, answer: tuple[int, ...]) -> dps.Selection:
 
 
 def sessions(
-    mechanism: Any, law: Law, prices: dict[Any, Price], budget: acc.Budget, most: int = 30
+    mechanism: Any, law: Law, prices: dict[Any, Cost], budget: acc.Budget, most: int = 30
 ) -> Law:
     """Law of how often each answer occurs in a session that repeats the call while its full price
     fits, `most` times at most.
@@ -48,7 +48,7 @@ def sessions(
     for _ in range(most):
         following: dict[tuple[int, ...], float] = {}
         for state, chance in open_.items():
-            spent = Price(
+            spent = Cost(
                 *(
                     sum(n * price[i] for n, price in zip(state, prices.values(), strict=True))
                     for i in (0, 1)
@@ -81,7 +81,7 @@ def overspent(
         for answer in law
     }
     prices = {
-        answer: NOTHING if curve is None else budget.price(curve)
+        answer: NOTHING if curve is None else budget.filter_cost(curve)
         for answer, curve in curves.items()
     }
     whole = {counts: sessions(mechanism, law, prices, budget) for counts, law in laws.items()}

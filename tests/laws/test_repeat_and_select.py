@@ -498,7 +498,7 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
     ahead = session.schedule(9 * nested)
     with pytest.raises(dps.errors.RunFailed):
         session.best_of(tuned(epsilon=0.01), lambda: (1.0, ahead.select(nested, scores).indices))
-    assert ahead.left == {nested: 9}
+    assert ahead.remaining == {nested: 9}
     seen.clear()
     for wrong in ((mechanism, 3), (nested, attempt)):
         with pytest.raises(dps.errors.InvalidRequest, match="best_of takes"):

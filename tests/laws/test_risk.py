@@ -292,7 +292,7 @@ def test_no_filter_counts_in_attacks(budget: acc.Budget, tmp_path: Path) -> None
         for asked in (
             lambda: acc.PrivacyFilter(budget),
             lambda: budget.how_many(curve),
-            lambda: budget.price(curve),
+            lambda: budget.filter_cost(curve),
             lambda: acc.calibrate(lambda e: acc.PureDP(epsilon=e), budget, charges=3),
             lambda: ledger.create_dataset("d", budget, "add_remove"),
         ):

@@ -246,7 +246,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
 
     for k in (1, 10):
         select = dps.PeelingTopK(k=k, noise="gumbel", scale=1e9, sensitivity=whole)
-        bound, found = select.curve + of_unit(unit), replace(counts, k=k).around(select).curve
+        bound, found = select.curve + of_unit(unit), replace(counts, k=k).wrap(select).curve
         assert (stated(found, EPSILONS) <= stated(bound, EPSILONS) * (1 + 1e-9) + 1e-15).all()
         if relation == "add_remove" and noise == "gaussian":
             assert found.rho == pytest.approx(bound.rho, rel=1e-9)

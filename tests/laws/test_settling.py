@@ -17,8 +17,8 @@ from exact import Law, aligned, apart, law_of
 
 import accounting as acc
 import dpselect as dps
+from accounting.cost import Cost
 from accounting.ledger import Ledger
-from accounting.price import Price
 
 Left = Callable[[tuple[int, ...]], float]
 NAMES = itertools.count()
@@ -93,7 +93,7 @@ def test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget(left: Any, order: 
     moment reaches the capacity.
     """
     budget = acc.Budget(epsilon=2.0 + 14 / (order - 1), delta=2e-6, order=order, failure=1e-6)
-    capacity = acc.remaining.Remaining(budget, Price(0, 0)).main
+    capacity = acc.remaining.Remaining(budget, Cost(0, 0)).main
     after, worst = left(budget, CALL), 0.0
     for counts in ((c, c) for c in range(40, 60, 3)):
         q, p = first_laws(CALL, counts)

@@ -502,7 +502,7 @@ def test_a_session_follows_the_law_and_ends() -> None:
     closed.answer(0)
     with pytest.raises(dps.errors.InvalidRequest, match="over"):
         closed.answer(10**6)
-    assert repr(closed) == "StableSession(asked=1, unstable=1, is_open=False)"
+    assert repr(closed) == "StableSession(queries=1, unstable=1, is_open=False)"
     with pytest.raises(TypeError):
         closed.__reduce__()
 

@@ -52,7 +52,7 @@ accounting/budget.py
     laws/test_risk.py::test_a_budget_of_two_rates_buys_the_noise_whose_test_attains_them
         return @curve.attack(self.fpr)
     laws/test_filter_laws.py::test_identical_releases_one_by_one_are_a_plan
-        self.measure.is_counted or price is None => price is None
+        self.measure.is_counted or cost is None => cost is None
     accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
         (self.admitted_before if recorded else self.admits)( => self.admits(
         (self.admitted_before if recorded else self.admits)( => self.admitted_before(
@@ -64,13 +64,13 @@ accounting/budget.py
     laws/test_budget_failures.py::test_the_failure_is_there_to_the_unit
         total.failure > @@self.capacity.failure
     accounting/ledger/test_settling.py::test_a_plan_of_the_whole_capacity_gives_nothing_back
-        used is None or not self.fits(NOTHING, price) => used is None
+        used is None or not self.fits(NOTHING, cost) => used is None
     laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
-        Price(max(0, price.main - used.main), 0) => Price(max(0, price.main - 95 * used.main // 100), 0)
+        Cost(max(0, cost.main - used.main), 0) => Cost(max(0, cost.main - 95 * used.main // 100), 0)
     laws/test_budget_failures.py::test_fifty_fiftieths_are_a_plan_and_not_one_more
         exact(curve.delta0) <= exact(@@self.delta)
     accounting/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit
-        share = self.limit * (total.main / self.capacity.main) => share = self.limit * (price.main / self.capacity.main)
+        share = self.limit * (total.main / self.capacity.main) => share = self.limit * (cost.main / self.capacity.main)
 accounting/convert/adaptive_composition.py
     laws/test_delta_side.py::test_the_program_gives_responses_their_epsilon
         nextafter(target - @added
@@ -80,7 +80,7 @@ accounting/convert/adaptive_composition.py
         bad.append((int(count), losses.added)) => bad.append((1, losses.added))
 accounting/convert/bounds.py
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighborhood_are_above_the_recursion
-                if curve.core_epsilon <= at:¶            return min(*found, curve.delta0)
+                if curve.core_epsilon <= at:¶            return min(*deltas, curve.delta0)
         =>         if curve.core_epsilon <= at:¶            return 0.0
         max(LEAST_DELTA, (@recursion[0].upper_at(at) + recursion[1])
         max(LEAST_DELTA, (recursion[0].upper_at(at) + @recursion[1])
@@ -98,10 +98,10 @@ accounting/convert/pld/hull.py
     accounting/convert/test_pld_every_part.py::test_a_renyi_bound_covers_how_far_a_response_tells_its_bit
         variation = @math.sqrt(
     laws/test_delta_side.py::test_delta_of_a_composition_is_not_below_that_of_a_part
-        np.minimum(1.0, np.max(found, axis=0)) => np.minimum(1.0, np.min(found, axis=0))
-        np.minimum(1.0, @np.max(found
+        np.minimum(1.0, np.max(profiles, axis=0)) => np.minimum(1.0, np.min(profiles, axis=0))
+        np.minimum(1.0, @np.max(profiles
     laws/test_parallel.py::test_failures_of_parts_are_not_lost_in_a_sum
-        found = [loss.profile(y) + added for added, loss => found = [loss.profile(y) for added, loss
+        profiles = [loss.profile(y) + added for added, loss => profiles = [loss.profile(y) for added, loss
 accounting/convert/pld/loss.py
     accounting/convert/test_pld_every_part.py::test_a_table_composes_as_the_table_it_is
         return Pmf(low, @mass * _MANY_UP, self.lost
@@ -123,16 +123,16 @@ accounting/convert/pld/sampled_noise.py
         (weight, @j * self.shift)
         (weight, -@j * self.shift)
         gain = @first - np
-        np.max([one.profile(y) => np.min([one.profile(y)
+        np.max([direction.profile(y) => np.min([direction.profile(y)
         range(self.group, -1, -1) => range(self.group, self.group - 1, -1)
     laws/test_sampled.py::test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws
-        share = @(1 - kept) /
+        share = @(1 - ratio) /
     laws/test_sampled.py::test_no_divergence_is_lost_at_tiny_rates_or_far_out
         is_near = np.abs(more) < 0.5 => is_near = np.abs(more) < 0.0
         return 2 * TINY if => return 0.0 if
     laws/test_sampled.py::test_two_steps_are_the_worst_product_of_pairs
-        mass[1:] += @share * likely
-        mass[:-1] += @(1 - share) * likely
+        mass[1:] += @share * masses
+        mass[:-1] += @(1 - share) * masses
 accounting/convert/reported.py
     accounting/convert/test_reported.py::test_the_rule
         _MARGIN = 1.01 => _MARGIN = 1.0605
@@ -150,7 +150,7 @@ accounting/curves/closed_form.py
     laws/test_filter_laws.py::test_bounded_range_enters_at_the_least_gaussian_above_all_its_pairs
         return @pure_mu_squared(
     laws/test_delta_side.py::test_the_profile_of_a_gaussian_maximum_is_its_union_bound
-        min(1.0, @self.candidates * one)
+        min(1.0, @self.candidates * single)
         Hull(((float(self.candidates), => Hull(((0.95 * self.candidates,
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(0.0, epsilon - @self.epsilon0) / 2
@@ -167,7 +167,7 @@ accounting/curves/composed.py
         sum_up(inner.added, self.added) => sum_up(inner.added)
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
-        max(cast(list[float], known)) => min(cast(list[float], known))
+        max(cast(list[float], values)) => min(cast(list[float], values))
     laws/test_parallel.py::test_no_user_of_any_part_loses_more_than_the_largest_of_the_curves
         @np.max([curve._rdp(orders) for curve in self.curves], axis=0)
     laws/test_parallel.py::test_the_bounds_of_parts_are_attained
@@ -264,7 +264,7 @@ accounting/group.py
     accounting/test_group.py::test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample
         group_privacy(single._unsampled, users) => group_privacy(single._unsampled, users - 1)
     accounting/test_group.py::test_what_is_proved_for_one_relation_is_so_for_groups
-        made if relation in (None, made.proved_for) else => made if True else
+        group if relation in (None, group.proved_for) else => group if True else
     accounting/test_group.py::test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square
         [curves.ZCDP(rho=product_up(size * size, curve.rho))] => [curves.ZCDP(rho=product_up(size * size - 1, curve.rho))]
 accounting/ledger/book.py
@@ -276,10 +276,10 @@ accounting/ledger/book.py
     accounting/ledger/test_limits.py::test_a_name_that_is_not_listed_is_refused
         if not quota.lists(who): => if False:
     accounting/ledger/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation
-        asked = (charge.action, charge.entry_fields["count"], periods,
-        => asked = (charge.action, charge.entry_fields["count"], tuple(entry.period for entry in opening),
+        fields = (charge.action, charge.entry_fields["count"], periods,
+        => fields = (charge.action, charge.entry_fields["count"], tuple(entry.period for entry in opening),
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-            require_fit(left, price, charge, where) =>     pass
+            require_fit(remaining, cost, charge, where) =>     pass
     accounting/ledger/test_quotas.py::test_who_is_limited_is_named
          and who[quota.by] is None =>  and False
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
@@ -294,8 +294,8 @@ accounting/ledger/book.py
     accounting/ledger/test_periods.py::test_a_plan_over_several_months_gives_nothing_back
                     ran = None¶        if done =>             pass¶        if done
     accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge
-        read_price(row) != self._spent[0, period]: => read_price(row) < NOTHING:
-        read_price(row) != self._spent[0, period]: => read_price(row).main != self._spent[0, period].main:
+        read_cost(row) != self._spent[0, period]: => read_cost(row) < NOTHING:
+        read_cost(row) != self._spent[0, period]: => read_cost(row).main != self._spent[0, period].main:
     accounting/ledger/test_settling.py::test_the_first_claim_on_a_charge_decides
         is_same = done[0].label == label and => is_same =
         is_same = done[0].label == label and => is_same = (label is None or done[0].label == label) and
@@ -310,7 +310,7 @@ accounting/ledger/export.py
         for query, _, message in cross_checks(): => for query, _, message in ():
 accounting/ledger/heads.py
     accounting/ledger/test_signatures.py::test_no_edit_is_believed
-        if made.key != key: => if False:
+        if signature.key != key: => if False:
         except (ValueError, InvalidSignature):¶        return "the
         => except (ValueError, InvalidSignature):¶        return None and "the
 accounting/ledger/request.py
@@ -327,8 +327,8 @@ accounting/ledger/ledger.py
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
     accounting/ledger/test_quotas.py::test_a_quota_states_the_smaller_cost_as_charged
         charged=curves[quota].get(account) => charged=None if quota else curves[0].get(account)
-        words, curve = one.quota.account_in_words(name), charged.get(name)
-        => words, curve = one.quota.account_in_words(name), None
+        words, curve = revision.quota.account_in_words(name), curve_of.get(name)
+        => words, curve = revision.quota.account_in_words(name), None
     accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
         book.require_here()¶ return book.check(request) => return book.check(request)
         book.require_here()¶ charge, periods => charge, periods
@@ -353,7 +353,7 @@ accounting/ledger/model.py
         SLACK = 10**8 => SLACK = 100
         SLACK = 10**8 => SLACK = 95 * 10**6
     laws/test_exact_constants.py::test_what_another_machine_may_have_moved_is_in_doubt
-        return 2 * (1 + max(price_in => return 0 * (1 + max(price_in
+        return 2 * (1 + max(cost_in => return 0 * (1 + max(cost_in
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
     accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
@@ -367,8 +367,8 @@ accounting/ledger/quota.py
     laws/test_exact_constants.py::test_a_quota_adds_up_what_other_machines_may_have_moved
         self.tolerances[place] += unsure => self.tolerances[place] = unsure
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
-        Price(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
-        => Price(max(0, self.sums[place].main - self.tolerances[place]), 0)
+        Cost(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
+        => Cost(max(0, self.sums[place].main - self.tolerances[place]), 0)
 accounting/ledger/store.py
     accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
         "hash": row.head, "declaration": row.declaration => "hash": row.head
@@ -423,7 +423,7 @@ accounting/ledger/verification.py
         fingerprints.outerjoin(datasets, datasets.c.id == fingerprints
         => fingerprints.outerjoin(datasets, datasets.c.id != fingerprints
     accounting/ledger/test_tamper.py::test_a_dataset_that_heads_could_not_know_is_not_missing
-        place < heads.declared => place < len(kept)
+        place < heads.declared => place < len(head_of)
     accounting/ledger/test_signatures.py::test_signed_heads_are_verified
         heads.ledger_id != identity => False
     accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found
@@ -431,7 +431,7 @@ accounting/ledger/verification.py
         or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure) => entries.c.main != -_other.c.main
         , _other.c.key == entries.c.key, _other.c.period == entries.c.period) => , _other.c.key == entries.c.key)
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
-        self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Price(entry.spent.main, 0))
+        self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Cost(entry.spent.main, 0))
     accounting/ledger/test_export.py::test_an_address_is_kept_without_its_password_and_nothing_follows_it
         self._before.action == "retire": => False:
 accounting/measures.py
@@ -445,17 +445,17 @@ accounting/measures.py
         @curve.added <= release.added
         return @curve.epsilon0 <= release.epsilon0 and
     laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
-        return PRECISE.subtract(_GUARD, price) => return PRECISE.subtract(_GUARD, price) * Decimal('0.95')
+        return PRECISE.subtract(_GUARD, cost) => return PRECISE.subtract(_GUARD, cost) * Decimal('0.95')
     accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
         PRECISE.subtract(exact(@budget.limit)
         mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
         math.ceil(total) * self.release => math.floor(0.95 * total) * self.release
 accounting/page/spent.py
     accounting/ledger/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down
-        else rounded_up(left.epsilon) => else rounded_down(left.epsilon)
+        else rounded_up(remaining.epsilon) => else rounded_down(remaining.epsilon)
     accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit
-        yield percent_up(left.used[0]) => yield percent_up(left.used[1])
-        {failure_up(left.spent.failure)}/ => {failure_up(left.spent.failure * 19 // 20)}/
+        yield percent_up(remaining.used[0]) => yield percent_up(remaining.used[1])
+        {failure_up(remaining.spent.failure)}/ => {failure_up(remaining.spent.failure * 19 // 20)}/
 accounting/wording.py
     accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
         rounded(value, ROUND_CEILING, digits) => rounded(value, "ROUND_HALF_EVEN", digits)
@@ -475,7 +475,7 @@ accounting/remaining.py
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
     dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
-        zip(self._left, self._price, strict=True) if need] => zip(self._left[:1], self._price) if need]
+        zip(self._rest, self._cost, strict=True) if need] => zip(self._rest[:1], self._cost) if need]
     accounting/test_remaining.py::test_share_cost_and_count_never_contradict_each_other
         return summed.core_epsilon, summed.delta0 => return 0.95 * summed.core_epsilon, summed.delta0
         and summed.core_epsilon <= whole[0] => and True
@@ -527,7 +527,7 @@ accounting/errors.py
         ((name,) if equals and name.isidentifier() else ()) => ()
 accounting/sections.py
     accounting/test_sections.py::test_a_terminal_shows_facts_tables_lines_and_notes
-        enumerate(one.spelled(printable) for => enumerate(one.spelled(str) for
+        enumerate(each.spelled(printable) for => enumerate(each.spelled(str) for
     accounting/test_sections.py::test_a_notebook_shows_the_same_as_text
         [section.spelled(printable) for => [section.spelled(str) for
 dpselect/app/cli/guard.py
@@ -556,7 +556,7 @@ dpselect/mechanisms/continual_top_k.py
     laws/test_continual.py::test_lone_items_pass_with_the_chance_that_is_charged
         return tuple(high.tolist()) => return tuple((0.95 * high).tolist())
         passed = @_most_passed(tails, squares, cells)
-        (1 if self.stated == "add_remove" else 2) => (1 if self.stated == "add_remove" else 1.9)
+        (1 if self.own_relation == "add_remove" else 2) => (1 if self.own_relation == "add_remove" else 1.9)
         (2 if self._tests_totals else 1) => (1.9 if self._tests_totals else 1)
         1.0, self.users.cells, @@self._lone_chance
         thresholds(tuple(shared.tolist()), 1.0, => thresholds(tuple(shared.tolist()), 0.95,
@@ -565,7 +565,7 @@ dpselect/mechanisms/continual_top_k.py
         np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * ROOT_UP
         => 0.95 * np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods]
     laws/test_continual.py::test_thresholds_rise_by_the_rounding_of_measurements
-        np.array(found) + @self._rounding(self.strategy.totals)
+        np.array(bars) + @self._rounding(self.strategy.totals)
         rounding, once = @self._rounding(self.strategy.estimator)[periods],
     laws/test_continual.py::test_the_weights_of_a_user_are_bounded_in_every_order
         _BELOW_ONE = 1 - 2.0**-30 => _BELOW_ONE = 1.05
@@ -868,7 +868,7 @@ dpselect/app/events/user_counts.py
         most = self.max_groups_per_user => most = 1
 dpselect/hazard_noise.py
     dpselect/noise/test_hazard_noise.py::test_a_noise_that_breaks_a_rule_is_refused
-        if self.winner_price != "laplace": => if False:
+        if self.winner_cost != "laplace": => if False:
         self.isf_ball(arb(0.5))) < _MEDIAN: => self.isf_ball(arb(0.5))) < 0:
         if not (z.is_finite() and z.rad() < _SLACK): => if not z.is_finite():
         if wide.is_finite() and not wide.contains => if False and not wide.contains
@@ -891,13 +891,13 @@ dpselect/mechanisms/above_threshold.py
     laws/test_sparse_vector.py::test_a_price_of_two_noises_is_their_sum_rounded_up_once
         above = self.c * Fraction(self.answer_shift) => above = Fraction(self.answer_shift)
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
-        math.hypot(moved, math.sqrt(self.c) * answer) => math.hypot(moved, answer)
+        math.hypot(threshold_change, math.sqrt(self.c) * answer) => math.hypot(threshold_change, answer)
         candidates=_patterns(self.candidates, self.c) => candidates=1
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
-        return (noise + ahead) * (1 + 1e-14) => return 0 * (noise + ahead)
+        return (noise + lead) * (1 + 1e-14) => return 0 * (noise + lead)
         ratio_up(fraction_up(over), self.epsilon) => ratio_up(fraction_up(over / 6), self.epsilon)
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
-        math.sqrt(changed) * ratio_up => math.sqrt(0.9 * changed) * ratio_up
+        math.sqrt(answer_change) * ratio_up => math.sqrt(0.9 * answer_change) * ratio_up
     laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
         alone=@alone if alone
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
@@ -919,7 +919,7 @@ dpselect/mechanisms/discover_then_select.py
     laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
         super().uses_linf_only and self.selection.uses_linf_only => super().uses_linf_only
     laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look
-        self.selected_again > again.l2_of(None) ): => self.selected_again > 2 * again.l2_of(None) ):
+        self.selected_again > second.l2_of(None) ): => self.selected_again > 2 * second.l2_of(None) ):
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         (part.shared_group_curve or 2 * part.curve for part => (part.shared_group_curve or part.curve for part
 dpselect/mechanisms/gaps.py
@@ -992,7 +992,7 @@ dpselect/mechanisms/noise_curves.py
     laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move
         else 2 * vector(noise => else vector(noise
     laws/test_pate.py::test_a_teacher_who_comes_moves_the_centered_votes_only
-        changed = raised * (1 - Fraction( => changed = Fraction(9, 10) * raised * (1 - Fraction(
+        size = raised * (1 - Fraction( => size = Fraction(9, 10) * raised * (1 - Fraction(
     laws/test_configured_noise.py::test_a_price_is_the_range_over_the_scale
         epsilon_curve(cast(LipschitzNoise, noise), @ratio_up(sensitivity.range, scale))
     laws/test_configured_noise.py::test_some_pair_attains_the_price
@@ -1032,7 +1032,7 @@ dpselect/mechanisms/per_group.py
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
         return selected if self.discovery is None else self.discovery.curve + selected => return selected
-        groups = _in_order(found.labels or ()) => groups = tuple(found.labels or ())
+        groups = _in_order(discovered.labels or ()) => groups = tuple(discovered.labels or ())
     laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups
          if self.shares else None =>
     laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too
@@ -1062,9 +1062,9 @@ dpselect/mechanisms/racing.py
     dpselect/mechanisms/test_racing.py::test_values_are_means_whose_noise_is_told
         units[spends[rows], seen] => units[spends[rows], -1]
         units[spends[rows], seen] => units[0, seen]
-        found.append(@1 / math.fsum(parts))
+        units.append(@1 / math.fsum(parts))
         among * len(self.shares)) => among)
-        widest, rounded = (max(found) for => widest, rounded = (min(found) for
+        widest, rounded = (max(column) for => widest, rounded = (min(column) for
     laws/test_racing.py::test_thresholds_spend_delta_on_every_number_of_lone_items
         (items * chances).max() => chances.max()
         .max()) + absent * float(chances_of_absent[0])) => .max()))
@@ -1074,8 +1074,8 @@ dpselect/mechanisms/racing.py
         (*whole, @@self.delta),
         [@@self.delta * min(1.0, math.fsum(parts))
         [public_grid(scale) / 2 / scale => [public_grid(scale) / 4 / scale
-        found.append(@height + rounding
-        found.append(height + rounding => found.append(height
+        heights.append(@height + rounding
+        heights.append(height + rounding => heights.append(height
         floors[at + 1] - rounding => floors[at + 1]
         self.passed = self.passed + self.passing(again, height) => self.passed = self.passing(again, height)
         @math.ceil(height * (scale / grid))
@@ -1085,10 +1085,10 @@ dpselect/mechanisms/racing.py
         running > @heights[spends, at + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
-        known = np.flatnonzero(live & released) => known = np.flatnonzero(live)
+        survivors = np.flatnonzero(live & released) => survivors = np.flatnonzero(live)
         (2 * number >= self.k) => (number >= 0)
-        np.bincount(rows[known], minlength => np.bincount(rows[live], minlength
-        np.full(len(bar), @_AHEAD)
+        np.bincount(rows[survivors], minlength => np.bincount(rows[live], minlength
+        np.full(len(bar), @_FAR_BAR)
         first > @self.first_threshold, np.ones
         low = np.maximum(low, self._floors[at]) => pass
     laws/test_racing.py::test_thresholds_spend_delta_on_every_number_of_lone_items
@@ -1098,11 +1098,11 @@ dpselect/mechanisms/racing.py
         heights[spends, at + 1][rows] => heights[0, at + 1]
         heights[spends, at + 1][rows] => heights[-1, at + 1]
     dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
-        for place in in_own_order(scores, named)] => for place in named]
+        for place in in_own_order(scores, place_of)] => for place in place_of]
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         contested = live & (running > low[rows]) & (running <= high[rows]) => contested = live & (running > low[rows])
-        left = np.maximum(left - np.bincount(rows[settled], minlength=groups), 1) => pass
-        2 * (ahead & shown).sum() >= shown.sum() => 2 * ahead.sum() >= len(shown)
+        places = np.maximum(places - np.bincount(rows[settled], minlength=groups), 1) => pass
+        2 * (is_far & is_filled).sum() >= is_filled.sum() => 2 * is_far.sum() >= len(is_filled)
         if together: => if False:
         least = np.maximum(least, expected + 1) => pass
         if self.delta is not None:  # on a public list a floor hides nothing => if True:
@@ -1214,9 +1214,9 @@ dpselect/mechanisms/with_values.py
     laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded
         return fraction_up(items * => return fraction_up(Fraction(19, 20) * items *
     laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users
-        + 2 * self._lost_price() => + self._lost_price()
+        + 2 * self._lost_cost() => + self._lost_cost()
     laws/test_values.py::test_what_a_release_used_holds_its_values
-        return selecting + self._price() if len(selection) else selecting => return selecting
+        return selecting + self._cost() if len(selection) else selecting => return selecting
     laws/test_second_counts.py::test_what_has_no_second_look_is_refused
         if not within or declared.linf > self.counted.linf or => if not within or
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
@@ -1227,7 +1227,7 @@ dpselect/pate/ballots.py
     laws/test_pate.py::test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation
         if unit == "teacher" and relation == "add_remove" => if relation == "add_remove"
     laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
-        -(-together // teachers)] => together // teachers]
+        -(-totals // teachers)] => totals // teachers]
         int(self._sizes[1].max()) > most and => int(self._sizes[1].max()) > most + 1 and
     dpselect/pate/test_ballots.py::test_a_cut_keeps_the_first_votes_of_every_ballot
         order(votes.first + number) => order(number)
@@ -1251,11 +1251,11 @@ dpselect/app/labeling/labeling.py
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
     dpselect/app/labeling/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
-        delta=@@float_up(price.failure, FAILURE_UNIT))
+        delta=@@float_up(cost.failure, FAILURE_UNIT))
 dpselect/pate/plan.py
     dpselect/pate/test_plan.py::test_the_constant_is_the_best_set_of_labels_for_all_items
-        f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())
-        => f1 = 1.9 * np.cumsum(frequencies) / (named + frequencies.sum())
+        f1 = 2 * np.cumsum(frequencies) / (counts + frequencies.sum())
+        => f1 = 1.9 * np.cumsum(frequencies) / (counts + frequencies.sum())
     dpselect/pate/test_plan.py::test_every_planned_mechanism_fits_the_budget
         scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE => scale=0.97 * math.sqrt(k * rounds / (2 * rho))
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
@@ -1304,7 +1304,7 @@ dpselect/plan/default.py
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
         request.k <= self._few: => request.k < self._few:
         FEW_LISTED if listed and one_sided else 0 => FEW_LISTED if listed else 0
-        drawn.sensitivity.l2_of(None) / @@price.mu
+        drawn.sensitivity.l2_of(None) / @@cost.mu
         sensitivity=covers, cells=cells, => sensitivity=covers,
         (GENEROUS if self.alone else None) => GENEROUS
     dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
@@ -1320,7 +1320,7 @@ dpselect/plan/default.py
         __name__, part(budget, @@_FINDING)
 dpselect/plan/counts.py
     laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip
-        unit * found.most_lost / part**power => unit * found.most_lost / (2 * part) ** power
+        unit * trial.most_lost / part**power => unit * trial.most_lost / (2 * part) ** power
     dpselect/plan/test_shares.py::test_counts_cost_the_share_that_is_stated
         scale = whole / (share if norm == "l1" else math.sqrt(@@share))
     laws/test_ledger_shares.py::test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons
@@ -1356,7 +1356,7 @@ dpselect/app/release/answer.py
     dpselect/app/release/test_preview.py::test_a_row_that_noise_explains_is_marked
         bar = @interval.half_width +
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
-        shown=max(1, len(self.selection)) => shown=1
+        count=max(1, len(self.selection)) => count=1
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         expected["entry"] = charge.get("entry") => pass
     dpselect/app/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
@@ -1465,7 +1465,7 @@ dpselect/session.py
     dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
-        (name, item, **self.terms_of(count, notes)) => (name, item, **self.terms_of(max(1, count - 1), notes))
+        (name, item, **self.charge_options_of(count, notes)) => (name, item, **self.charge_options_of(max(1, count - 1), notes))
         item = Guarantee.of(parts) => item = Guarantee.of(parts[:1])
         self._release(mechanism, 1, notes, lambda _: (mechanism.run(
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
@@ -1477,10 +1477,10 @@ dpselect/session.py
                 self._require_covered(mechanism)¶        return self._release(mechanism, 1
         =>         return self._release(mechanism, 1
     dpselect/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw
-                    self._require_covered(mechanism, _LATER)¶        made =>             pass¶        made
+                    self._require_covered(mechanism, _LATER)¶        receipt =>             pass¶        receipt
 dpselect/sampling/base.py
     dpselect/test_sampling.py::test_peeling_draws_fresh_noise_in_every_round
-        left, order = np.arange(len(values)), np.empty(k, dtype=np.int64)¶ => return self.top_k(values, noise, scale, k)¶
+        remaining, order = np.arange(len(values)), np.empty(k, dtype=np.int64)¶ => return self.top_k(values, noise, scale, k)¶
     dpselect/sampling/test_wiring.py::test_constant_work_reaches_every_release
         return self.ranking(values, noise, scale, k).index
         => return self.ranking(values, noise, scale, min(k + 1, len(values))).index[-k:]
@@ -1513,7 +1513,7 @@ dpselect/sampling/exact.py
         if len(rivals) > 1:¶                winner => if len(rivals) > 2:¶                winner
     dpselect/sampling/test_sweep.py::test_rounds_take_every_candidate_once
         self._is_taken[winner] = True => self._is_taken[winner] = False
-        self._is_taken[list(taken)] = True => self._is_taken[list(taken)] = False
+        self._is_taken[list(winners)] = True => self._is_taken[list(winners)] = False
     dpselect/sampling/test_sweep.py::test_rounds_reveal_independent_uniforms
         return entries.index * self.count + entries.member => return entries.index
         place, member = np.divmod(offset, self.copies) => place, member = offset // self.copies, 0 * offset
@@ -1525,10 +1525,10 @@ dpselect/sampling/exact.py
         best - margin - _OF_HEIGHT => best - _OF_HEIGHT
 dpselect/sampling/log_binomials.py
     laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
-            found = log_binomial(n, r) =>     found = 0.0 * log_binomial(n, r)
+            logs = log_binomial(n, r) =>     logs = 0.0 * log_binomial(n, r)
 dpselect/sampling/ranked.py
     laws/test_mechanisms.py::test_select_follows_the_law
-        return [moved[place] for place in range(len(picks))] => return picks
+        return [swap_of[place] for place in range(len(picks))] => return picks
 dpselect/sampling/set_classes.py
     laws/test_exact_draws.py::test_canonical_classes_are_decided_by_all_bits
         half_below_top(lowest), => half_below_top(np.maximum(np.asarray(lowest) - 1, self.first)),
@@ -1538,19 +1538,19 @@ dpselect/sampling/set_classes.py
         rational(@scale)
         / (@0.5 * scale)
     laws/test_mechanisms.py::test_select_follows_the_law
-        np.concatenate([held, free, [chosen.lowest]]) => np.concatenate([held, free, [max(chosen.lowest - 1, 0)]])
+        np.concatenate([lead, free, [chosen.lowest]]) => np.concatenate([lead, free, [max(chosen.lowest - 1, 0)]])
     laws/test_exact_draws.py::test_blocks_that_floats_never_decide_follow_the_law
         chosen.lowest - chosen.free_from) => chosen.lowest - chosen.free_from + 1)
     laws/test_canonical.py::test_splitting_blocks_follows_the_law
-        heirs, certain = picked_rows(*log_mass, drawn)
-        => heirs, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
+        children, certain = picked_rows(*log_mass, drawn)
+        => children, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
 dpselect/sampling/plain.py
     laws/test_configured_noise.py::test_simulations_add_the_noise_at_its_scale
         reshape(block.shape)¶        noisy *= @scale
         values + @scale * draw(
 dpselect/scores.py
     laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw
-                self.sensitivity.require(found.sensitivity)¶ =>
+                self.sensitivity.require(scores.sensitivity)¶ =>
         not callable(self.score) or => self.score is None and
 dpselect/sensitivity.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair

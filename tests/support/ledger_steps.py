@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from accounting.cost import Cost
 from accounting.curves import Curve
 from accounting.ledger import Dataset, Entry, Ledger, Problem
 from accounting.ledger.book import _BLANK, writing
 from accounting.ledger.model import origin, utc_now
 from accounting.ledger.verification import Chain
-from accounting.price import Price
 
 Made = Callable[..., Ledger]
 """Declares a dataset with a budget, "clicks" under add_remove unless something else is said, and
@@ -26,7 +26,7 @@ def step(
     action: str,
     key: str,
     period: str,
-    price: Price,
+    price: Cost,
     label: str | None = None,
     curve: Curve | None = None,
 ) -> dict[str, Any]:

@@ -210,8 +210,8 @@ class _Total:
             return min(1.0, self.lost)
         y = (self.low + i) * self.interval  # as on the grid
         inside = float(self.gain[i] - math.expm1(min(0.0, epsilon - y)) * self.slope[i])
-        found = math.exp(min(0.0, self._log_scale(y) + math.log(inside))) if inside > 0 else 0.0
-        return min(1.0, found + self.lost)
+        delta = math.exp(min(0.0, self._log_scale(y) + math.log(inside))) if inside > 0 else 0.0
+        return min(1.0, delta + self.lost)
 
 
 def _compose(losses: Losses, theta: float, delta: float) -> _Total:
@@ -408,21 +408,21 @@ def coarsen_losses(losses: Losses) -> Losses:
                 math.hypot(*(math.sqrt(steps.pop(loss)) * loss.mu for loss in normals)) * ROOT_UP
             )
         ] += 1
-    found: Counter[Loss] = Counter()
+    coarse_steps: Counter[Loss] = Counter()
     families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
     for loss, count in steps.items():
         if isinstance(loss, Banded) and loss.lost == 0:
             flat = Banded.laplace if loss.upper > 0 else Banded.bounded_range
             families[Banded.pure if loss.middle == 0 else flat][loss.width] += count
         else:
-            found[loss] += count
-    room, total = MOST_STEPS - len(found), sum(map(len, families.values()))
+            coarse_steps[loss] += count
+    room, total = MOST_STEPS - len(coarse_steps), sum(map(len, families.values()))
     if len(steps) <= MOST_STEPS or room <= 0:
         return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
     for make, widths in families.items():
         for width, count in _rounded_up(widths, max(1, room * len(widths) // total)):
-            found[make(width)] += count
-    return Losses(tuple((count, loss) for loss, count in found.items()), losses.added)
+            coarse_steps[make(width)] += count
+    return Losses(tuple((count, loss) for loss, count in coarse_steps.items()), losses.added)
 
 
 def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
@@ -535,10 +535,10 @@ class _Parts:
         """Probability that some step's loss is infinite, rounded up."""
         if any(pmf.infinity >= 1 for pmf in self.pmfs):
             return 1.0
-        kept = math.fsum(
+        log_finite = math.fsum(
             n * math.log1p(-pmf.infinity) for n, pmf in zip(self.counts, self.pmfs, strict=True)
         )
-        return -math.expm1(kept) * SUM_UP
+        return -math.expm1(log_finite) * SUM_UP
 
     @cached_property
     def _losses(self) -> list[Floats]:
@@ -558,13 +558,13 @@ def _log_mean(logs: Floats, losses: Floats, theta: float) -> float:
     return top + math.log(float(np.exp(exponents - top).sum()))
 
 
-def _best_tilt(parts: _Parts, objective: Callable[[float], float], given: float | None) -> float:
+def _best_tilt(parts: _Parts, objective: Callable[[float], float], tilt: float | None) -> float:
     """Return the tilt with the least `objective`, or the given one.
 
     The search covers the scales on which the sum can vary.
     """
-    if given is not None:
-        return given
+    if tilt is not None:
+        return tilt
     unit = 1 / parts.spread(parts.tilted(0.0))
     tilts = [unit * 10**exponent for exponent in np.linspace(*_TILTS, _TRIED).tolist()]
     best = min(tilts, key=objective)

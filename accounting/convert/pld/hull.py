@@ -32,15 +32,15 @@ class Profiled(Loss, ABC):
     """A loss known by its divergences, not by its distribution."""
 
     @abstractmethod
-    def ahead(self, y: Floats) -> Floats:
+    def hockey_stick(self, y: Floats) -> Floats:
         """Hockey-stick divergence at y >= 0, rounded up."""
 
     @final
     def profile(self, y: Floats) -> Floats:
         # The pair is symmetric.
         down = np.minimum(y, 0.0)
-        ahead = self.ahead(np.abs(y))
-        return np.where(y >= 0, ahead, -np.expm1(down) + np.exp(down) * ahead)
+        divergence = self.hockey_stick(np.abs(y))
+        return np.where(y >= 0, divergence, -np.expm1(down) + np.exp(down) * divergence)
 
     @final
     def hulled(self, reach: int, interval: float) -> Pmf:
@@ -48,22 +48,22 @@ class Profiled(Loss, ABC):
 
         The grid points are 0..reach times `interval`; masses lie at -reach..reach and beyond.
         """
-        values = self.ahead(grid_of(0, reach, interval))
+        values = self.hockey_stick(grid_of(0, reach, interval))
         grid = grid_of(-reach, reach, interval)
         # The excess over (1 - e^y)_+ keeps its digits; slopes are those of the excess, and -1 more
         # on the left of y = 0.
         excess = np.concatenate([np.exp(grid[:reach]) * values[:0:-1], values])
-        kept = _lower_hull(np.exp(grid - grid[-1]), excess - np.expm1(np.minimum(grid, 0.0)))
-        rise = np.diff(excess[kept]) + np.where(
-            (kept[:-1] < reach) & (kept[1:] > reach), np.expm1(grid[kept[:-1]]), 0.0
+        corners = _lower_hull(np.exp(grid - grid[-1]), excess - np.expm1(np.minimum(grid, 0.0)))
+        rise = np.diff(excess[corners]) + np.where(
+            (corners[:-1] < reach) & (corners[1:] > reach), np.expm1(grid[corners[:-1]]), 0.0
         )
-        first = kept[0]
+        first = corners[0]
         edge = (excess[first] - (first > reach)) * np.exp(-grid[first]) + (first > reach)
-        slopes = np.concatenate([[edge], rise / np.diff(np.exp(grid[kept])), [0.0]])
-        left = np.concatenate([[True], kept[1:] <= reach, [False]])
-        atoms = np.exp(grid[kept]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
+        slopes = np.concatenate([[edge], rise / np.diff(np.exp(grid[corners])), [0.0]])
+        left = np.concatenate([[True], corners[1:] <= reach, [False]])
+        atoms = np.exp(grid[corners]) * (np.diff(slopes) - np.diff(left.astype(np.float64)))
         mass = np.zeros(2 * reach + 1)
-        mass[kept] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[kept] + 1e-300) / np.expm1(
+        mass[corners] = np.maximum(0.0, atoms) + 8 * _ULP * (excess[corners] + 1e-300) / np.expm1(
             interval
         )
         return Pmf(-reach, mass, float(values[-1]))
@@ -110,9 +110,9 @@ class Hull(Profiled):
                 break
         return cells
 
-    def ahead(self, y: Floats) -> Floats:
-        found = [factor * loss.profile(y) + added for factor, added, loss in self.bounds]
-        return np.minimum(1.0, np.min(found, axis=0))
+    def hockey_stick(self, y: Floats) -> Floats:
+        profiles = [factor * loss.profile(y) + added for factor, added, loss in self.bounds]
+        return np.minimum(1.0, np.min(profiles, axis=0))
 
 
 @final
@@ -137,9 +137,9 @@ class Largest(Profiled):
     def pmf(self, interval: float, tail: float) -> Pmf:
         return self.hulled(max(1, math.ceil(self.reach_at(tail) / interval)), interval)
 
-    def ahead(self, y: Floats) -> Floats:
-        found = [loss.profile(y) + added for added, loss in self.bounds]
-        return np.minimum(1.0, np.max(found, axis=0))
+    def hockey_stick(self, y: Floats) -> Floats:
+        profiles = [loss.profile(y) + added for added, loss in self.bounds]
+        return np.minimum(1.0, np.max(profiles, axis=0))
 
 
 @final
@@ -190,7 +190,7 @@ class RenyiLoss(Profiled):
         logs = math.log(max(tail, TINY)) + np.log(orders)
         return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
 
-    def ahead(self, y: Floats) -> Floats:
+    def hockey_stick(self, y: Floats) -> Floats:
         # Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation;
         # rounded up.
         orders, values, least = np.array(self.orders), np.array(self.values), np.empty_like(y)
@@ -214,19 +214,19 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
     there are many such points, all are removed at once, and then one by one, after which the
     neighbors of each are checked again.
     """
-    kept, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
+    places, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
     for _ in range(_PASSES):
         stays = ~_above(a, b)
-        kept, a, b = kept[stays], a[stays], b[stays]
+        places, a, b = places[stays], a[stays], b[stays]
     right, height, before, after = (
         a.tolist(),
         b.tolist(),
         list(range(-1, len(a) - 1)),
         list(range(1, len(a) + 1)),
     )
-    asked, stays = np.flatnonzero(_above(a, b)).tolist(), np.ones(len(a), dtype=np.bool_)
-    while asked:
-        i = asked.pop()
+    queue, stays = np.flatnonzero(_above(a, b)).tolist(), np.ones(len(a), dtype=np.bool_)
+    while queue:
+        i = queue.pop()
         low, high = before[i], after[i]
         if not stays[i] or low < 0 or high == len(right):
             continue
@@ -235,8 +235,8 @@ def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
         ):
             stays[i] = False
             after[low], before[high] = high, low
-            asked += [low, high]
-    return kept[stays][1:] - 1
+            queue += [low, high]
+    return places[stays][1:] - 1
 
 
 def _above(x: Floats, y: Floats) -> Flags:

@@ -129,12 +129,12 @@ class Losses:
         if their directions mean different things, they belong to different statements, and all
         pairs count.
         """
-        found = [(n, loss.directions()) for n, loss in self.steps]
-        kinds = sorted({len(ways) for _, ways in found})
+        steps = [(n, loss.directions()) for n, loss in self.steps]
+        kinds = sorted({len(ways) for _, ways in steps})
         plans = []
         for chosen in product(*(range(size) for size in kinds)):
             way = dict(zip(kinds, chosen, strict=True))
-            plans.append(Losses(tuple((n, ways[way[len(ways)]]) for n, ways in found), self.added))
+            plans.append(Losses(tuple((n, ways[way[len(ways)]]) for n, ways in steps), self.added))
         return tuple(plans)
 
     def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution | None:
@@ -161,14 +161,14 @@ class Losses:
             return None
         total, failing = pld.identity(interval), 0.0
         for each in zip(*(way.steps for way in ways), strict=True):
-            found = [loss.masses(interval) for _, loss in each]
+            pairs = [loss.masses(interval) for _, loss in each]
             pmfs = [
                 create_pmf(masses, interval, infinity, pessimistic_estimate=True)
-                for masses, infinity in found
+                for masses, infinity in pairs
             ]
             count = each[0][0]
             total = total.compose(_repeated(pld.PrivacyLossDistribution(*pmfs), count))
-            failing += count * max(infinity for _, infinity in found)
+            failing += count * max(infinity for _, infinity in pairs)
         if not self.added:
             return total
         # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and
@@ -187,16 +187,16 @@ class Losses:
 _MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21
 
 
-def _repeated(one: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
-    """Compose `one` with itself `count` times, in two stages if `count` is large.
+def _repeated(single: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+    """Compose `single` with itself `count` times, in two stages if `count` is large.
 
     In one stage, dp-accounting would make room for far more than a long sum spans.
     """
     if count <= _MOST_AT_ONCE:
-        return one.self_compose(count)
+        return single.self_compose(count)
     stage = math.isqrt(count)
-    total = one.self_compose(stage, _STAGE_TAIL).self_compose(count // stage)
-    return total.compose(one.self_compose(count % stage)) if count % stage else total
+    total = single.self_compose(stage, _STAGE_TAIL).self_compose(count // stage)
+    return total.compose(single.self_compose(count % stage)) if count % stage else total
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:
@@ -317,13 +317,13 @@ class Banded(Loss):
 
     def _atoms(self, interval: float) -> dict[int, float]:
         """Return the two atoms, each split over the ends of its cell, given a finite loss."""
-        found: dict[int, float] = defaultdict(float)
+        atoms: dict[int, float] = defaultdict(float)
         for place, weight in ((self.width, self.upper), (-self.width, self.lower)):
             left = math.floor(place / interval)
             share = float(self._share(np.array([place - left * interval]), interval)[0])
-            found[left] += (1 - share) * weight
-            found[left + 1] += share * weight
-        return found
+            atoms[left] += (1 - share) * weight
+            atoms[left + 1] += share * weight
+        return atoms
 
     def _share(self, place: Floats, interval: float) -> Floats:
         """Share of a cell's mass that moves to the right end, on average (see Theorem P2).
@@ -366,10 +366,10 @@ class Atoms(Loss):
         return Pmf(low, mass * _MANY_UP, self.lost * _MANY_UP)
 
     def profile(self, y: Floats) -> Floats:
-        ahead = np.maximum(
+        gains = np.maximum(
             0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0))
         )
-        return np.minimum(1.0, (ahead @ np.array(self.weights) + self.lost) * _MANY_UP)
+        return np.minimum(1.0, (gains @ np.array(self.weights) + self.lost) * _MANY_UP)
 
 
 FAR = 37.0  # standard deviations; a mass of 6e-300 lies beyond

@@ -55,7 +55,7 @@ class Sampled(Profiled):
         return typical / (1 + typical)
 
     def reach_at(self, tail: float) -> float:
-        return max(max(abs(end) for end in one.ends(tail)) for one in self.directions())
+        return max(max(abs(end) for end in direction.ends(tail)) for direction in self.directions())
 
     def directions(self) -> tuple[_Direction, ...]:
         sides = range(self.group, -1, -1)
@@ -64,12 +64,12 @@ class Sampled(Profiled):
         )
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        one = self.directions()[0].pmf(interval, tail)
-        reach = min(one.low + len(one.mass), math.ceil(MOST_REACH / interval))
+        pmf = self.directions()[0].pmf(interval, tail)
+        reach = min(pmf.low + len(pmf.mass), math.ceil(MOST_REACH / interval))
         return self.hulled(reach, interval)
 
-    def ahead(self, y: Floats) -> Floats:
-        return np.asarray(np.max([one.profile(y) for one in self.directions()], axis=0))
+    def hockey_stick(self, y: Floats) -> Floats:
+        return np.asarray(np.max([direction.profile(y) for direction in self.directions()], axis=0))
 
 
 @final
@@ -111,19 +111,19 @@ class _Direction(Loss):
         )
         grid = grid_of(low, high + 1, interval)
         places, missed = self._places(grid)
-        likely, error = self._cells(places, self._first)
+        masses, error = self._cells(places, self._first)
         other, other_error = self._cells(places, self._second)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            kept = np.exp(grid[:-1]) * other / likely
+            ratio = np.exp(grid[:-1]) * other / masses
             # What moves right: by the masses of the cell under both laws, with the errors of both
             # and of the places.
-            share = (1 - kept) / -math.expm1(-interval) + (
+            share = (1 - ratio) / -math.expm1(-interval) + (
                 error + other_error + missed + 8 * _ULPS
             ) / interval
         share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
         mass = np.zeros(len(grid))
-        mass[1:] += share * likely * (1 + error)
-        mass[:-1] += (1 - share) * likely * (1 + error)
+        mass[1:] += share * masses * (1 + error)
+        mass[:-1] += (1 - share) * masses * (1 + error)
         mass[0] += float(self._sum(self._first, places[:1], lower=True)[0]) * _UP
         infinity = float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP
         return Pmf(low, mass * _UP, infinity + self._beyond)
@@ -194,13 +194,13 @@ class _Direction(Loss):
         edges = np.array(self._edges(TINY))
         ends = self._loss(edges)
         inside = (y > ends[0]) & (y < ends[1])
-        wanted = y[inside]
+        targets = y[inside]
         x = (
-            np.clip(self._inverse(wanted), *edges)
+            np.clip(self._inverse(targets), *edges)
             if self.more + self.fewer == 1
-            else self._searched(wanted)
+            else self._searched(targets)
         )
-        missed = float(np.max(np.abs(self._loss(x) - wanted), initial=0.0))
+        missed = float(np.max(np.abs(self._loss(x) - targets), initial=0.0))
         beyond = (
             FAR + 1 + max(self.more, self.fewer) * self.shift
             if self.noise == "gaussian"
@@ -229,22 +229,22 @@ class _Direction(Loss):
 
     def _searched(self, y: Floats) -> Floats:
         """Return the place at which the loss is y, by Newton's method from a table."""
-        known = np.unique(
+        nodes = np.unique(
             [
                 *np.linspace(*self._edges(TINY), _TABLE),
                 *(shift for _, shift in self._first + self._second),
             ]
         )
-        table = self._loss(known)
-        right = np.clip(np.searchsorted(table, y), 1, len(known) - 1)
-        x = np.interp(y, table, known)
+        table = self._loss(nodes)
+        right = np.clip(np.searchsorted(table, y), 1, len(nodes) - 1)
+        x = np.interp(y, table, nodes)
         for _ in range(_NEWTON if len(x) else 0):
             (first, rise), (second, fall) = (
                 self._log_density(law, x) for law in (self._first, self._second)
             )
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = np.nan_to_num((first - second - y) / (rise - fall), posinf=0.0, neginf=0.0)
-            x = np.clip(x - step, known[right - 1], known[right])
+            x = np.clip(x - step, nodes[right - 1], nodes[right])
         return x
 
     def _sum(self, law: list[tuple[float, float]], place: Floats, *, lower: bool) -> Floats:

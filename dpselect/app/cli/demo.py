@@ -67,8 +67,8 @@ def demo(
         )
         with out.reading() as callback:
             released = run(question, log, callback)
-    price = f"--epsilon {format_number(epsilon)} --delta {format_number(delta)}"
-    command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {price}"
+    cost = f"--epsilon {format_number(epsilon)} --delta {format_number(delta)}"
+    command = f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} {cost}"
     if json:
         truth = {
             "note": "the people are made up; for real data the truth is private",

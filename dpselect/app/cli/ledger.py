@@ -17,6 +17,7 @@ from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve
+from accounting.cost import NOTHING
 from accounting.curves.base import CURVES
 from accounting.errors import located
 from accounting.files import PRIVATE, new_file, read_text
@@ -29,10 +30,9 @@ from accounting.ledger import (
     Receipt,
     SigningKey,
 )
-from accounting.ledger.request import Terms, require_known
-from accounting.price import NOTHING
+from accounting.ledger.request import ChargeOptions, require_keywords
 from accounting.relations import Relation
-from accounting.remaining import Remaining, stated
+from accounting.remaining import Remaining, limits_in_words
 from accounting.sections import Section
 from accounting.strict_json import read_json
 from accounting.wording import in_words, percent_up
@@ -472,7 +472,7 @@ def _tell(words: str) -> None:
         raise out.NotShown(f"{error}; what was done is done: {words}") from None
 
 
-def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
+def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOptions]]:
     with located("batch"):
         lines = read_text(batch, InvalidEntry, "the batch").splitlines()
     for number, line in enumerate(lines, 1):
@@ -480,7 +480,7 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
             if line.strip():
                 data = read_json(line)
                 what = {name: data.pop(name, None) for name in ("curve", "mechanism")}
-                require_known(data, Terms)
+                require_keywords(data, ChargeOptions)
                 if not isinstance(data.get("key"), str):
                     raise InvalidEntry(
                         "a key is missing: without one a batch whose outcome is unknown could not"
@@ -550,7 +550,7 @@ def _quotas(ledger: Ledger, name: str) -> Iterator[Section]:
     for quota, accounts in _by_quota(ledger, name, _FULLEST):
         assert quota.limit is not None
         yield Section(
-            f"Quota {quota.name} {quota.in_words}: {stated(quota.limit)}",
+            f"Quota {quota.name} {quota.in_words}: {limits_in_words(quota.limit)}",
             [(remaining.account, _three(remaining)) for remaining in accounts],
         )
 
@@ -569,7 +569,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
     suits = dataset.budget.measure.suits.replace("\u00a0", " ")
     yield f"{dataset.relation}, unit: {dataset.unit}{suits}"
     each = "" if dataset.window == "whole" else f" for each {dataset.window}"
-    yield f"budget: {stated(dataset.budget)}{each}"
+    yield f"budget: {limits_in_words(dataset.budget)}{each}"
     if (place := ledger.moved_to(name)) is not None:
         yield f"moved to {place}: nothing more is charged here"
     if len(totals) > _PERIODS:
@@ -577,7 +577,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
     # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how
     # many more fit.
     opening = next(
-        (entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0),
+        (entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.cost) > 0),
         None,
     )
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
@@ -612,11 +612,11 @@ def _entry(entry: Entry, budget: Budget) -> Iterator[tuple[str, str]]:
 
 
 def _cost(entry: Entry, budget: Budget) -> str:
-    if min(entry.price) < 0:
-        return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
+    if min(entry.cost) < 0:
+        return f", {percent_up(max(Remaining(budget, entry.cost.times(-1)).used))} given back"
     return (
-        f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget"
-        if max(entry.price)
+        f", {percent_up(max(Remaining(budget, entry.cost).used))} of the budget"
+        if max(entry.cost)
         else ""
     )
 

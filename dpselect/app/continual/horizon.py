@@ -20,7 +20,7 @@ import numpy as np
 from accounting import AccountingError, Ledger, zero
 from accounting.address import masked
 from accounting.files import require_new
-from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
+from accounting.ledger import ChargeOptions, ClaimConflict, Dataset, Receipt
 from accounting.numbers import Floats, Integers
 from dpselect.app.continual.state import Closed, Events, Meta, State
 from dpselect.app.events import require_columns, spark
@@ -234,14 +234,14 @@ class Horizon:
         *,
         domain: Labels | None,
         key: str,
-        terms: Terms,
+        terms: ChargeOptions,
         groups: Labels | None = None,
         recharge: bool = False,
         dry_run: bool = False,
     ) -> None:
         self._account = None if ledger is None or dataset is None else (ledger, dataset.name)
         self._key, self._path = key, Path(path)
-        self._terms: Terms = {**terms, "key": key}
+        self._terms: ChargeOptions = {**terms, "key": key}
         self.mechanism: ContinualTopK = mechanism
         if not isinstance(mechanism, ContinualTopK):
             raise InvalidRequest(
@@ -590,7 +590,7 @@ class Horizon:
             meta.key_of(closed.period),
             f"period {closed.period} of {self.mechanism.periods} of {self._key}",
         )
-        terms: Terms = {
+        terms: ChargeOptions = {
             **self._terms,
             "relation": self.mechanism.relation,
             "key": key,
@@ -648,7 +648,7 @@ def open(
         InvalidRequest, HorizonError: see `Horizon`.
     """
     ledger, dataset = (None, None) if session is None else (session.ledger, session.dataset)
-    terms: Terms = {} if session is None else session.terms_of(1, {"label": label})
+    terms: ChargeOptions = {} if session is None else session.charge_options_of(1, {"label": label})
     about: Any = {"domain": domain, "groups": groups, "recharge": recharge, "dry_run": dry_run}
     return Horizon(ledger, dataset, mechanism, state, key=key, terms=terms, **about)
 
@@ -670,7 +670,7 @@ def _options_of(mechanism: ContinualTopK) -> dict[str, Any]:
         "items_per_period": None if counts is None else counts.items,
         "exponent": users.exponent,
         "cells": users.cells,
-        "relation": mechanism.stated,
+        "relation": mechanism.own_relation,
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 
 from pydantic import Field, SkipValidation, model_validator
 
-from accounting.arguments import shown
+from accounting.arguments import quote
 from dpselect.app.events.catalog import (
     Labels,
     ListOptions,
@@ -262,7 +262,7 @@ class Reading(FileOptions):
         for clip in clips:
             if not _LEAST_CLIP <= _number(clip) <= _MOST_CLIP:
                 raise EventLogError(
-                    f"clip={shown(clip)} must be a number from {_LEAST_CLIP:g} to {_MOST_CLIP:g}:"
+                    f"clip={quote(clip)} must be a number from {_LEAST_CLIP:g} to {_MOST_CLIP:g}:"
                     " the most that one user measures"
                 )
         return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
@@ -289,7 +289,7 @@ class Reading(FileOptions):
             if limit is not None and (type(limit) is not int or not 1 <= limit <= most):
                 power = f"10^{len(str(most)) - 1}"
                 raise EventLogError(
-                    f"{field}={shown(limit)} must be a whole number >= 1, at most {power}, or None"
+                    f"{field}={quote(limit)} must be a whole number >= 1, at most {power}, or None"
                     " for no bound"
                 )
             bounds.append(None if limit is None else ContributionLimit(limit, salt))
@@ -338,7 +338,7 @@ def _amount(value: Any) -> Amount:
         if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
             return Amount(low + 0.0, high + 0.0)  # no negative zero
     raise EventLogError(
-        f"value_clip={','.join(map(shown, parts))} must be a number from {_LEAST_AMOUNT:g} to"
+        f"value_clip={','.join(map(quote, parts))} must be a number from {_LEAST_AMOUNT:g} to"
         f" {_MOST_AMOUNT:g}, or two of them, (low, high) with low <= 0 < high: the least and the"
         " most that one user may add to an item"
     )

@@ -150,7 +150,7 @@ class Labels(Sectioned):
         """Return the number of labels, and their cost."""
         data = self.as_data()
         yield Section(self._summary)
-        yield Section("Price", list(_price(data)))
+        yield Section("Cost", list(_cost(data)))
         yield Section("Ledger", list(_ledger(data)))
 
     def as_data(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class Labels(Sectioned):
         }
 
 
-def _price(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _cost(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     guarantee, mechanism = data["guarantee"], data["mechanism"]
     epsilon = (
         "no bound"
@@ -235,7 +235,7 @@ def _ledger(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
             "ledger",
             (
                 f"its own, in {folder}, with a budget of this job; further jobs on these teachers"
-                " add to the price"
+                " add to the cost"
             ),
         )
     else:
@@ -398,13 +398,13 @@ def _room(failure: float) -> float:
 
 def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rounds: int) -> DryRun:
     """Return the charge of all rounds, and the rest of the dataset's budget after it."""
-    price = rounds * mechanism
-    budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
+    cost = rounds * mechanism
+    budget = spec.budget or Budget(epsilon=1.0, delta=_room(cost.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
         if session is not None and spec.key is not None:
             require_unpaid(session, spec.key, spec.folder)
         payer = ChargeTarget(session, uuid.uuid4().hex if spec.key is None else spec.key)
-        return payer.dry_run(price, mechanism, budget)
+        return payer.dry_run(cost, mechanism, budget)
 
 
 def _standing(spec: LabelSpec) -> str:

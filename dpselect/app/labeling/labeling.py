@@ -28,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
+from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import Composed
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
 from accounting.numbers import float_up
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Price
 from accounting.refusals import shortfall
 from accounting.remaining import Remaining
 from dpselect.errors import DpSelectError, InvalidRequest
@@ -199,7 +199,7 @@ class Labeling:
         self.folder, self.key, self.batch_size, self.pay = folder, key, batch_size, pay
         self.answers, self.stopped, self.state = [], None, ""
         self._votes, self._own, self._label_of_charges = votes, own, label
-        periods = session.terms["period"]
+        periods = session.charge_options["period"]
         self._terms: dict[str, Any] = {
             **(question or {}),
             "key": key,
@@ -330,7 +330,7 @@ class Labeling:
         ]
         if not sizes:
             return
-        rooms = ledger.room(name, self._item(0), **self.session.terms)
+        rooms = ledger.room(name, self._item(0), **self.session.charge_options)
         for room in rooms:
             cost = _cost_of(room, sizes if self.pay == "curve" else sizes[:1])
             if not room.budget.fits(room.spent, cost):
@@ -350,7 +350,7 @@ class Labeling:
     def _remedy(self, rooms: Sequence[Remaining]) -> str:
         """Return a remedy for batches that do not fit.
 
-        Rounds of one batch are priced as a plan, by the best accounting, and batches one after the
+        Rounds of one batch are charged as a plan, by the best accounting, and batches one after the
         other are not.
         """
         if self.is_begun(self.folder):
@@ -537,16 +537,16 @@ def _claim(sealed: bytes) -> str:
 # -- a ledger of its own ---------------------------------------------------------------------------
 
 
-def _cost_of(room: Remaining, sizes: list[int]) -> Price:
+def _cost_of(room: Remaining, sizes: list[int]) -> Cost:
     """Return the charge of an account for batches of these sizes together."""
     assert room.curve is not None, "of what is charged"
-    return price_of(room.budget, room.curve, sizes)
+    return cost_of_batches(room.budget, room.curve, sizes)
 
 
-def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
+def cost_of_batches(budget: Budget, curve: Curve, sizes: list[int]) -> Cost:
     """Return the charge of batches of these sizes together."""
-    prices = {size: budget.price(size * curve) for size in set(sizes)}
-    return reduce(Price.plus, (prices[size] for size in sizes), NOTHING)
+    costs = {size: budget.filter_cost(size * curve) for size in set(sizes)}
+    return reduce(Cost.plus, (costs[size] for size in sizes), NOTHING)
 
 
 @contextlib.contextmanager
@@ -578,9 +578,9 @@ def own_session(
         if not resume:
             sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
             # of a budget that is ample
-            price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)
+            cost = cost_of_batches(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)
             exact = Budget(
-                rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT)
+                rho=float_up(cost.main, MAIN_UNIT), delta=float_up(cost.failure, FAILURE_UNIT)
             )
             ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="record")
         yield Session(ledger, OWN_DATASET)

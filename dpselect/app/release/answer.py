@@ -66,7 +66,7 @@ _LONGEST = 2**30  # bytes of an answer that is read back: of millions of items
 # -- what is promised ------------------------------------------------------------------------------
 
 
-# Where a zCDP budget states no delta: a customary one, so that the price can be compared with
+# Where a zCDP budget states no delta: a customary one, so that the cost can be compared with
 # others.
 _CUSTOMARY_DELTA = 1e-6
 ROUTES: dict[Route, str] = {
@@ -486,7 +486,7 @@ class Answer(Tabled, Sectioned):
 
         An interval around a sum is for the cut amounts, and not for a number of users.
         """
-        result = interval(self.mechanism, shown=max(1, len(self.selection)))
+        result = interval(self.mechanism, count=max(1, len(self.selection)))
         summed = self.question.reading.value is not None
         return replace(result, at_least=False) if result is not None and summed else result
 
@@ -662,15 +662,15 @@ class DryRun(Sectioned):
 
     def lines(self) -> list[str]:
         """The dry run in words."""
-        priced = [
+        costs = [
             f"epsilon {format_number(point.epsilon)} at delta {format_number(point.delta)}"
             for point in self.guarantee.points
             if point.epsilon is not None
         ]
         if self.guarantee.pure_epsilon is not None:
-            priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
-        elif not priced and self.guarantee.rho is not None:
-            priced = [f"rho {self.guarantee.rho:.6g}"]
+            costs = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
+        elif not costs and self.guarantee.rho is not None:
+            costs = [f"rho {self.guarantee.rho:.6g}"]
         charge = self.paid or (
             "it would be charged"
             if self.left
@@ -678,7 +678,7 @@ class DryRun(Sectioned):
         )
         return [
             f"a dry run. {_NO_ROW}",
-            f"the release would cost {' and '.join(priced)}; {charge}",
+            f"the release would cost {' and '.join(costs)}; {charge}",
             f"it would be drawn by {type(self.mechanism).__name__}",
             *(
                 []

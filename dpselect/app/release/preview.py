@@ -16,7 +16,7 @@ from accounting.wording import format_number, printable
 from dpselect.app.release.question import Question, choose
 from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.plan.default import Choice
-from dpselect.plan.forecast import Forecaster, Shown
+from dpselect.plan.forecast import Forecaster, GroupForecast
 from dpselect.plan.profile import Groups, Profile
 
 _DRAWS, _FEWER = 12, 4  # simulated releases of the question, and of each other one
@@ -41,10 +41,10 @@ class Preview:
     """
 
     k: int
-    groups: dict[str, Shown]
+    groups: dict[str, GroupForecast]
     about: str
     each: str = ""
-    otherwise: dict[str, dict[str, Shown]] = field(default_factory=dict)
+    otherwise: dict[str, dict[str, GroupForecast]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """The forecast in words, then the forecasts for other questions."""
@@ -73,7 +73,7 @@ class Preview:
             about_right: sentence about the items that were shown, if any were.
         """
 
-        def plain(groups: dict[str, Shown]) -> dict[str, dict[str, float]]:
+        def plain(groups: dict[str, GroupForecast]) -> dict[str, dict[str, float]]:
             return {name: group._asdict() for name, group in groups.items()}
 
         variants = {what: plain(groups) for what, groups in self.otherwise.items()}
@@ -94,11 +94,11 @@ class Preview:
         return cls(data["k"], _groups_from(data["groups"]), data["about"], data["each"], variants)
 
 
-def _groups_from(data: Mapping[str, Any]) -> dict[str, Shown]:
-    return {name: Shown(**fields) for name, fields in data.items()}
+def _groups_from(data: Mapping[str, Any]) -> dict[str, GroupForecast]:
+    return {name: GroupForecast(**fields) for name, fields in data.items()}
 
 
-def _in_words(groups: dict[str, Shown], k: int) -> str:
+def _in_words(groups: dict[str, GroupForecast], k: int) -> str:
     """Numbers as a phrase: about 7 of 20 in Germany, of which 5 right, none in Poland."""
     pairs = list(groups.items())
     if len(pairs) > _MOST_NAMED:
@@ -106,7 +106,7 @@ def _in_words(groups: dict[str, Shown], k: int) -> str:
     return ", ".join(_of_group(name, group, k) for name, group in pairs)
 
 
-def _of_group(name: str, group: Shown, k: int) -> str:
+def _of_group(name: str, group: GroupForecast, k: int) -> str:
     right, released = round(group.right), round(group.released)
     where = f" in {printable(name)}" if name else ""
     if released == 0:
@@ -134,7 +134,7 @@ class Described:
     groups: Groups | None = None
     names: tuple[str, ...] = ()
 
-    def named(self, counts: Sequence[Shown]) -> dict[str, Shown]:
+    def named(self, counts: Sequence[GroupForecast]) -> dict[str, GroupForecast]:
         """Numbers by the names of their groups, or of typical ones."""
         if self.groups is None:
             return {"": counts[0]}
@@ -209,13 +209,14 @@ def of_release(
 
     base = Forecaster(data.profile, question.domain is not None, data.groups)
 
-    def simulate(variant: Question, chosen: Choice, draws: int) -> dict[str, Shown]:
-        forecaster = replace(base, known=variant.domain is not None)  # of the same made-up users
+    def simulate(variant: Question, chosen: Choice, draws: int) -> dict[str, GroupForecast]:
+        # of the same made-up users
+        forecaster = replace(base, is_public=variant.domain is not None)
         return data.named(
             forecaster.by_group(chosen, min(variant.k, data.profile.touched), draws=draws)
         )
 
-    def chosen(variant: Question) -> dict[str, Shown]:
+    def chosen(variant: Question) -> dict[str, GroupForecast]:
         return simulate(variant, choose(variant), _FEWER)
 
     variants: dict[str, Question] = {}
@@ -249,8 +250,8 @@ def _with(budget: Budget) -> str:
 def _preview(
     k: int,
     data: Described,
-    simulate: Callable[[], dict[str, Shown]],
-    variants: dict[str, Callable[[], dict[str, Shown]]],
+    simulate: Callable[[], dict[str, GroupForecast]],
+    variants: dict[str, Callable[[], dict[str, GroupForecast]]],
     each: str = "",
 ) -> Preview | None:
     """The preview of simulations. A question that cannot be simulated is left out.
@@ -259,7 +260,7 @@ def _preview(
     """
     if data.profile.size > _MOST_ITEMS:
         return None
-    otherwise = dict[str, dict[str, Shown]]()
+    otherwise = dict[str, dict[str, GroupForecast]]()
     for what, variant in variants.items():
         with suppress(AccountingError):
             otherwise[what] = variant()
@@ -289,11 +290,11 @@ def of_series(
     if data is None:
         return None
 
-    def simulate(budget: Budget, mechanism: ContinualTopK) -> dict[str, Shown]:
+    def simulate(budget: Budget, mechanism: ContinualTopK) -> dict[str, GroupForecast]:
         plan = plan_horizon(budget, mechanism, data.profile, groups=data.groups)
         return data.named(plan.by_group)
 
-    variants: dict[str, Callable[[], dict[str, Shown]]] = {}
+    variants: dict[str, Callable[[], dict[str, GroupForecast]]] = {}
     if fitted is not None:
         if mechanism.delta is not None:
             listed = range(data.profile.size)

@@ -96,14 +96,14 @@ class Charged:
     accounts: tuple[Remaining, ...]
 
     @classmethod
-    def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], price: acc.Curve) -> Self:
+    def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], cost: acc.Curve) -> Self:
         """The charge of a receipt, from the accounts before it.
 
         If an earlier call made the charge, the accounts already include it.
         """
         if receipt.replayed:
             return cls(receipt, tuple(before))
-        return cls(receipt, tuple(account.after(price) for account in before))
+        return cls(receipt, tuple(account.after(cost) for account in before))
 
     @property
     def paid(self) -> PaidCharge:
@@ -186,20 +186,20 @@ class ChargeTarget:
         )
 
     def remaining(
-        self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False
+        self, mechanism: Mechanism, cost: acc.Curve | None = None, *, after: bool = False
     ) -> str | None:
         """A line on the fullest account: budget, share used, cost, and number of releases that fit.
 
         Args:
-            price: cost of a release, if it is not that of the mechanism alone.
+            cost: cost of a release, if it is not that of the mechanism alone.
             after: True for the account after the charge.
         """
         if self.session is None:
             return None
         rest, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
         if after:
-            rest = rest.after(mechanism.curve if price is None else price)
-        return _in_words(name, rest if price is None else replace(rest, curve=price))
+            rest = rest.after(mechanism.curve if cost is None else cost)
+        return _in_words(name, rest if cost is None else replace(rest, curve=cost))
 
     def require(self, item: Chargeable, *, is_kept: bool) -> None:
         """Raise as a release would, before a long read. The charge itself is checked again.
@@ -311,7 +311,7 @@ class ChargeTarget:
             if session is None:
                 answer, _ = draw(None)
             else:
-                before = session.ledger.room(session.dataset.name, item, **session.terms)
+                before = session.ledger.room(session.dataset.name, item, **session.charge_options)
 
                 def begun(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
                     receipts.append(receipt)
@@ -461,7 +461,7 @@ def run(
         return replace(result, **about)
 
     place = AnswerFile(None) if place is None else place
-    # what the answer says of its price, before the charge
+    # what the answer says of its cost, before the charge
     if place.output is not None or payer.session is not None:
         promise(choice.mechanism, question.budget)
     answer = payer.release(

@@ -700,7 +700,7 @@ def series_of(
     named = list(periods(window, spec.every, partial=spec.partial_last))
     with spec.opened() as ledger:
         by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
-        return by_period.priced() if spec.dry_run else by_period.released(progress)
+        return by_period.dry_run() if spec.dry_run else by_period.released(progress)
 
 
 # -- a charge for each period ----------------------------------------------------------------------
@@ -849,7 +849,7 @@ class ByPeriod:
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
-    def priced(self) -> DryRun:
+    def dry_run(self) -> DryRun:
         """The charge of `released` to each remaining period, as of `ChargeTarget.dry_run`."""
         pending = self._pending
         if not pending:
@@ -904,7 +904,7 @@ def _written(moment: datetime) -> str:
     )
 
 
-# -- one price for all periods ---------------------------------------------------------------------
+# -- one cost for all periods ---------------------------------------------------------------------
 
 
 def over_horizon(

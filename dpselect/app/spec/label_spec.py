@@ -165,8 +165,8 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
             )
         if self.dry_run and self.resume:
             raise ValueError(
-                "dry_run= prices a job that is not begun, and resume= goes on with one. Leave one"
-                " of them out"
+                "dry_run= states the cost of a job that is not begun, and resume= goes on with one."
+                " Leave one of them out"
             )
         if len(self.periods) > 1:
             raise ValueError("period= is one: a teacher's votes are of the rows of one period")

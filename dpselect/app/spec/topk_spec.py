@@ -199,7 +199,7 @@ class TopKSpec(
         if self.pay_for_what_came_out and self.ledger is None:
             raise Contradiction(
                 "pay_for_what_came_out",
-                "needs ledger= and dataset=: without them nothing adds prices up",
+                "needs ledger= and dataset=: without them nothing adds costs up",
             )
         if self.use_everything and self.ledger is None:
             raise Contradiction(

@@ -84,7 +84,7 @@ def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -
     assert math.tanh(epsilon / 2) <= float(loss.profile(np.array([0.0]))[0]) <= 1
     # Bretagnolle and Huber's inequality at the least order, below every conversion at so large a
     # divergence.
-    assert float(loss.ahead(np.array([0.0]))[0]) == pytest.approx(
+    assert float(loss.hockey_stick(np.array([0.0]))[0]) == pytest.approx(
         math.sqrt(-math.expm1(-loss.values[0])), rel=1e-12
     )
 

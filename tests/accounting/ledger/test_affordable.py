@@ -19,7 +19,7 @@ def test_the_remedy_is_attained(spent: int) -> None:
     """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they
     do not.
     """
-    start = APPROXIMATE.price(FAILING).times(spent)
+    start = APPROXIMATE.filter_cost(FAILING).times(spent)
     found = Remaining(APPROXIMATE, start, FAILING)
     match = re.fullmatch(
         r"lower its delta .*: at most (\S+) of failure probability .*each; then (\d+) fit",
@@ -44,12 +44,10 @@ def test_the_ends() -> None:
     free = Remaining(pure, capacity, acc.zero())
     assert (free.releases, free.runs_out) == (10**12, None)
     assert "any number of releases like this one" in free.left_in_words()
-    never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))
+    never = Remaining(pure, acc.cost.Cost(0, 0), acc.GaussianDP(mu=0.1))
     assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason
     assert (
-        Remaining(
-            acc.Budget(epsilon=1e6), acc.price.Price(0, 0), acc.PureDP(epsilon=1e-12)
-        ).releases
+        Remaining(acc.Budget(epsilon=1e6), acc.cost.Cost(0, 0), acc.PureDP(epsilon=1e-12)).releases
         == 10**12
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import accounting as acc
-from accounting.ledger import Ledger, Terms
+from accounting.ledger import ChargeOptions, Ledger
 from accounting.report import write_report
 
 CHROMIUM = next(
@@ -174,7 +174,9 @@ def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=9.0), "add_remove", window="month")
         terms = [
-            Terms(relation="add_remove", label="first" if n == 3 else "later", period="2024-01")
+            ChargeOptions(
+                relation="add_remove", label="first" if n == 3 else "later", period="2024-01"
+            )
             for n in range(600)
         ]
         ledger.charge_all("visits", [(acc.PureDP(epsilon=0.01), one) for one in terms])

@@ -213,7 +213,7 @@ def test_runs_are_priced_as_one_composition(sqlite_url: str) -> None:
         ledger.create_dataset("clicks", acc.Budget(rho=1.0), "add_remove")
         price = ledger.charge(
             "clicks", acc.ZCDP(rho=1e-13 * 2.5), relation="add_remove", count=1000
-        ).price
+        ).cost
     assert price.main == -(-Fraction("2.5e-13") * 1000 * UNITS // 1)
 
 
@@ -303,7 +303,7 @@ def test_extreme_curves_are_charged_or_refused(made_on_either: Made, curve: acc.
         try:
             assert (
                 0
-                < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main
+                < ledger.charge("clicks", curve, relation="add_remove", count=count).cost.main
                 < 2**63
             )
         except (acc.errors.InvalidBudget, acc.BudgetExceeded):

@@ -149,7 +149,7 @@ def test_what_is_taken_back_after_a_commit_is_not_imported(
         reserved = ledger.reserve("clicks", curve, relation="add_remove", key=key).entries[0]
         if committed:
             ledger.commit("clicks", key)
-        enter(ledger, "clicks", step("void", key, "", reserved.price.times(-1), "why"))
+        enter(ledger, "clicks", step("void", key, "", reserved.cost.times(-1), "why"))
         assert ledger.total("clicks").spent.main == 0
         if not committed:
             assert copy.import_(io.StringIO(exported(ledger))) == 2
@@ -264,7 +264,7 @@ def test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went(
         old.retire("visits", to)
     name, before = "Käufe 購入", old.summary("Käufe 購入")
     entry = old.retire(name, to, actor="ada")
-    assert (entry.action, entry.price, entry.label) == ("retire", acc.price.NOTHING, to)
+    assert (entry.action, entry.cost, entry.label) == ("retire", acc.cost.NOTHING, to)
     mu: Any = acc.GaussianDP(mu=0.01)
     quota = acc.ledger.Quota(name="limit", limit=acc.Budget(epsilon=0.5))
     for refused in (

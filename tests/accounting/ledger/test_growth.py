@@ -17,7 +17,7 @@ from ledger_steps import Made
 
 import accounting as acc
 from accounting.curves import Composed, Curve
-from accounting.ledger import Ledger, Terms, store
+from accounting.ledger import ChargeOptions, Ledger, store
 from accounting.report import write_report
 
 TINY = acc.PureDP(epsilon=1e-6)
@@ -55,7 +55,11 @@ def test_a_charge_costs_the_same_at_any_size(
 
     def grow(stop: int) -> None:
         while ledger.heads().datasets["clicks"].seq < stop:
-            terms: Terms = {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
+            terms: ChargeOptions = {
+                "relation": "add_remove",
+                "fingerprint": "rows",
+                "label": "daily",
+            }
             ledger.charge_all("clicks", [(TINY, terms)] * 50)
 
     def release() -> None:
@@ -88,7 +92,7 @@ def test_sums_are_those_of_the_entries(url: str, tmp_path: Path) -> None:
         labels, months = ("a", None, "b" * 1500), (["2024-01"], ["2024-01", "2024-02"])
         asked = list(product(curves, labels, months, (1, 3)))
         terms = [
-            Terms(relation="add_remove", label=label, period=month, count=count)
+            ChargeOptions(relation="add_remove", label=label, period=month, count=count)
             for _, label, month, count in asked
         ]
         ledger.charge_all(

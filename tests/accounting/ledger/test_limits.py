@@ -8,14 +8,14 @@ import pytest
 from ledger_steps import Made
 
 import accounting as acc
+from accounting.cost import Cost
 from accounting.ledger import InvalidEntry, Ledger, Quota
-from accounting.price import Price
 from accounting.remaining import Remaining, over_periods
 
 SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
 
 
-def in_all(budget: acc.Budget, prices: list[Price]) -> tuple[float, float]:
+def in_all(budget: acc.Budget, prices: list[Cost]) -> tuple[float, float]:
     """Add up periods whose totals are these prices."""
     return over_periods(budget, [Remaining(budget, price) for price in prices])
 
@@ -100,7 +100,7 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
     of the periods' promises.
     """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
-    price = budget.price(acc.GaussianDP(mu=0.1))
+    price = budget.filter_cost(acc.GaussianDP(mu=0.1))
     epsilon, delta = in_all(budget, [price] * 10)
     assert acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(delta) <= epsilon <= 10.0
     assert delta <= 1e-5
@@ -108,7 +108,7 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
         assert epsilon <= acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(4e-7)
     whole = in_all(budget, [budget.capacity, budget.capacity])
     assert whole == (2.0, 2e-6)
-    assert in_all(acc.Budget(rho=0.1, delta=1e-6), [Price(10**11, 0)] * 3)[0] >= acc.ZCDP(
+    assert in_all(acc.Budget(rho=0.1, delta=1e-6), [Cost(10**11, 0)] * 3)[0] >= acc.ZCDP(
         rho=0.3
     ).epsilon(6e-6)
 
@@ -119,8 +119,8 @@ def test_failures_over_periods_add_up(order: str | None) -> None:
     its promise.
     """
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
-    plain = budget.price(acc.GaussianDP(mu=0.1))
-    failing = budget.price(acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=2e-8))
+    plain = budget.filter_cost(acc.GaussianDP(mu=0.1))
+    failing = budget.filter_cost(acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=2e-8))
     (epsilon, delta), (same, more) = (in_all(budget, [price] * 10) for price in (plain, failing))
     assert (same, more) == (epsilon, pytest.approx(delta + 2e-7, rel=1e-9))
     with_promise = in_all(budget, [failing] * 10 + [budget.capacity])

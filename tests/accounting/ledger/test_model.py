@@ -32,6 +32,7 @@ from hypothesis.stateful import (
 )
 
 import accounting as acc
+from accounting.cost import NOTHING, Cost
 from accounting.errors import AccountingError, RelationMismatch
 from accounting.group import group_privacy
 from accounting.ledger import (
@@ -47,7 +48,6 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.ledger.book import state_of
-from accounting.price import NOTHING, Price
 from accounting.refusals import BudgetExceeded
 
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)
@@ -128,11 +128,11 @@ class Charged:
         """All runs."""
         return self.asked.count * self.curve
 
-    def left_in(self, limit: acc.Budget) -> Price:
+    def left_in(self, limit: acc.Budget) -> Cost:
         """What it still holds of an account with this limit."""
         if self.state == "void":
             return NOTHING
-        price = limit.price(self.whole)
+        price = limit.filter_cost(self.whole)
         return (
             price if self.ran is None else price.plus(limit.unused(self.whole, self.ran).times(-1))
         )
@@ -148,7 +148,7 @@ class Kept:
     quotas: dict[str, Quota] = field(default_factory=dict)
     entries: int = 0
 
-    def spent(self, period: str) -> Price:
+    def spent(self, period: str) -> Cost:
         """What a period has paid."""
         return _sum(
             one.left_in(self.budget) for one in self.charges.values() if period in one.periods
@@ -170,18 +170,18 @@ class Kept:
             }
         return {(name, period[:4] if quota.window == "year" else "") for period in periods}
 
-    def standing(self, quota: Quota) -> dict[tuple[str | None, str], Price]:
+    def standing(self, quota: Quota) -> dict[tuple[str | None, str], Cost]:
         """Every account of a quota."""
         assert quota.limit is not None
-        found: dict[tuple[str | None, str], Price] = {}
+        found: dict[tuple[str | None, str], Cost] = {}
         for one in self.charges.values():
             for place in self.accounts(quota, one.periods, one.asked):
                 found[place] = found.get(place, NOTHING).plus(one.left_in(quota.limit))
         return found
 
 
-def _sum(prices: Iterator[Price]) -> Price:
-    return functools.reduce(Price.plus, prices, NOTHING)
+def _sum(prices: Iterator[Cost]) -> Cost:
+    return functools.reduce(Cost.plus, prices, NOTHING)
 
 
 class Model:
@@ -259,7 +259,7 @@ class Model:
         return new.state, False
 
     def _require_room(self, kept: Kept, new: Charged) -> None:
-        price = kept.budget.price(new.whole)
+        price = kept.budget.filter_cost(new.whole)
         for period in new.periods:
             _require_fit(kept.budget, kept.spent(period).plus(price))
         for quota in kept.quotas.values():
@@ -268,7 +268,7 @@ class Model:
             if quota.by == "team" and new.asked.team is None:
                 raise InvalidEntry("whose")
             for place in sorted(kept.accounts(quota, new.periods, new.asked), key=str):
-                due = quota.limit.price(new.whole)
+                due = quota.limit.filter_cost(new.whole)
                 _require_fit(quota.limit, kept.standing(quota).get(place, NOTHING).plus(due))
 
     def follow(
@@ -334,7 +334,7 @@ class Model:
         kept.entries += 1
 
 
-def _require_fit(limit: acc.Budget, spent: Price) -> None:
+def _require_fit(limit: acc.Budget, spent: Cost) -> None:
     if spent.main > limit.capacity.main or spent.failure > limit.capacity.failure:
         raise BudgetExceeded(
             "",

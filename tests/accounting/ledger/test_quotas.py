@@ -14,9 +14,9 @@ from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
+from accounting.cost import NOTHING, Cost
 from accounting.ledger import InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.store import entries, scopes
-from accounting.price import NOTHING, Price
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 
@@ -103,7 +103,7 @@ def test_a_quota_is_a_filter_of_its_own(made: Made) -> None:
     ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
     charge(ledger)
     ((_, one),) = ledger.quotas("clicks").standing()
-    assert one.spent == acc.Budget(rho=0.02).price(TENTH)
+    assert one.spent == acc.Budget(rho=0.02).filter_cost(TENTH)
     ledger.quotas("clicks").declare(limited("pure", 1.0))
     with pytest.raises(acc.errors.Unaffordable):
         charge(ledger, curve=acc.ZCDP(rho=0.001))
@@ -118,14 +118,14 @@ def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
     what another filter charged.
     """
     plan, day = 30 * acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6)
-    assert day.price(plan) == day.capacity
+    assert day.filter_cost(plan) == day.capacity
     ledger = made_on_either(day, "visits", window="day")
     wide = Quota(name="month", limit=acc.Budget(epsilon=2.0, delta=1e-6), rolling=30)
     ledger.quotas("visits").declare(wide)
     charge(ledger, "visits", plan, period="2024-01-01")
     assert wide.limit is not None
     assert {left.spent for _, left in ledger.quotas("visits").standing()} == {
-        wide.limit.price(plan)
+        wide.limit.filter_cost(plan)
     }
 
 
@@ -282,7 +282,7 @@ def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
     enter(
         kept,
         "clicks",
-        {**step("charge", "sneaked", "", Price(35 * 10**10, 0), None, curve), "actor": "bob"},
+        {**step("charge", "sneaked", "", Cost(35 * 10**10, 0), None, curve), "actor": "bob"},
     )
     found = {(problem.kind, problem.seq) for problem in kept.verify().problems}
     assert ("quota", 8) in found

@@ -11,11 +11,11 @@ from processes import forked_script
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
+from accounting.cost import Cost
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
 from accounting.ledger.book import Book
 from accounting.ledger.model import origin, utc_now
 from accounting.ledger.store import checked_url, entries, find_dataset
-from accounting.price import Price
 
 pytestmark = pytest.mark.serial
 WORKERS, ATTEMPTS, CAP = 16, 15, 100
@@ -69,7 +69,7 @@ def test_sixteen_processes_spend_exactly_a_quota(url: str) -> None:
     assert race(url, attempts=8, quota=quota) == {"charged": 60, "refused": WORKERS * 8 - 60}
     with Ledger.open(url, create=False) as ledger:
         assert [left.spent for _, left in ledger.quotas("clicks").standing()] == [
-            Price(6 * 10**11, 0)
+            Cost(6 * 10**11, 0)
         ]
         assert ledger.verify().ok
 
@@ -86,7 +86,7 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
             )
         with ledger._store.writer() as connection:
             book = Book(connection, find_dataset(connection, "held", locked=True))
-            book.append([step("charge", "open", "", Price(1, 0))], origin(None, utc_now()))
+            book.append([step("charge", "open", "", Cost(1, 0))], origin(None, utc_now()))
             book.close()
             for number in range(20):
                 hasty.charge(

@@ -12,6 +12,7 @@ import pytest
 from ledger_steps import found_in
 
 import accounting as acc
+from accounting.cost import Cost
 from accounting.ledger import (
     ClaimConflict,
     InvalidEntry,
@@ -21,8 +22,7 @@ from accounting.ledger import (
     Quota,
 )
 from accounting.ledger.book import Book
-from accounting.ledger.model import Entry, price_in
-from accounting.price import Price
+from accounting.ledger.model import Entry, cost_in
 
 PICK = acc.BoundedRange(epsilon=0.1)
 WHOLE = acc.Approximate(curve=10 * PICK, delta0=1e-8)
@@ -49,7 +49,7 @@ def test_a_plan_of_the_whole_capacity_gives_nothing_back(ledger: Ledger) -> None
     """
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     plan = next(n * PICK for n in range(1, 200) if budget.cost_of_each(n * PICK, 1) > 1.0)
-    assert budget.price(plan) == budget.capacity
+    assert budget.filter_cost(plan) == budget.capacity
     ledger.create_dataset("views", budget, "add_remove")
     ledger.reserve("views", plan, relation="add_remove", key="a")
     ledger.commit("views", "a")
@@ -77,7 +77,7 @@ def test_only_a_part_of_what_was_reserved_is_a_price(ledger: Ledger, wrong: acc.
     reserved(ledger, "views", "a")
     with pytest.raises(InvalidEntry, match="rounds of what was reserved"):
         ledger.release("views", "a", spent=wrong)
-    assert ledger.total("views").spent == BUDGET.price(WHOLE)
+    assert ledger.total("views").spent == BUDGET.filter_cost(WHOLE)
     assert [entry.action for entry in ledger.entries("views")] == ["reserve", "commit"]
 
 
@@ -144,7 +144,7 @@ def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
     others = ("{}", None, picks(4).to_json(), acc.PureDP(epsilon=0.1).to_json())
     wrong = [{"main": back * 105 // 100}, *({"curve": curve} for curve in others)]
     for chain in (charged, *(edited(entries, **changes) for changes in wrong)):
-        assert "price" in {problem.kind for problem in found_in(dataset, chain)}, chain[-1]
+        assert "cost" in {problem.kind for problem in found_in(dataset, chain)}, chain[-1]
     for harmless in ({}, {"main": back + 10**9}, {"curve": picks(2).to_json()}):
         assert found_in(dataset, edited(entries, **harmless)) == []
 
@@ -170,11 +170,13 @@ def test_an_interrupted_release_keeps_the_whole(
         patch.setattr(Book, "close", broken)  # the last thing of the transaction
         with pytest.raises(LedgerUnavailable):
             ledger.release("views", "a", spent=picks(3))
-    assert ledger.total("views").spent == BUDGET.price(WHOLE)
-    assert [left.spent for _, left in ledger.quotas("views").standing()] == [quota.price(WHOLE)]
+    assert ledger.total("views").spent == BUDGET.filter_cost(WHOLE)
+    assert [left.spent for _, left in ledger.quotas("views").standing()] == [
+        quota.filter_cost(WHOLE)
+    ]
     assert ledger.verify().ok
     ledger.release("views", "a", spent=picks(3))
-    assert ledger.total("views").spent == BUDGET.price(picks(3))
+    assert ledger.total("views").spent == BUDGET.filter_cost(picks(3))
 
 
 ELSEWHERE = {"package_version": lambda: "99.0", "_host": lambda: "elsewhere"}
@@ -225,7 +227,7 @@ def test_another_machine_gives_back_less_than_was_put_in(
     put_in, half = ledger.total("views").spent, acc.Approximate(curve=5 * PICK, delta0=1e-8)
     monkeypatch.setattr(f"accounting.ledger.model.{other}", ELSEWHERE[other])
     ledger.release("views", "a", spent=half)
-    due = ledger.dataset("views").budget.price(half)
+    due = ledger.dataset("views").budget.filter_cost(half)
     kept = [
         whole - max(0, whole - part - 1 - whole // 10**8)
         for whole, part in zip(put_in, due, strict=True)
@@ -245,22 +247,22 @@ def test_prices_that_another_processor_rounds_are_no_problem(
     ledger.create_dataset("views", acc.Budget(epsilon=2.0), "add_remove")
     ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(rho=1.0)))
     ledger.reserve("views", PICK, relation="add_remove", key="a")
-    price = acc.Budget.price
+    price = acc.Budget.filter_cost
 
-    def rounded(self: acc.Budget, curve: acc.Curve) -> Price:
+    def rounded(self: acc.Budget, curve: acc.Curve) -> Cost:
         due = price(self, curve)
         return due._replace(main=due.main + (1 if higher else -1) * (due.main // 10**9 + 1))
 
     with monkeypatch.context() as patch:
         patch.setattr("accounting.ledger.model._host", ELSEWHERE["_host"])
-        patch.setattr(acc.Budget, "price", rounded)
-        price_in.cache_clear()
+        patch.setattr(acc.Budget, "filter_cost", rounded)
+        cost_in.cache_clear()
         assert ledger.verify().problems == ()
         ledger.void("views", "a", actor="ana", reason="a mistake")
         assert ledger.verify().problems == ()
         ledger.charge("views", PICK, relation="add_remove", key="b")
-    price_in.cache_clear()
+    cost_in.cache_clear()
     assert ledger.verify().problems == ()
     ledger.charge("views", PICK, relation="add_remove", key="c")
     ((_, account),) = ledger.quotas("views").standing()
-    assert account.spent.main >= 2 * acc.Budget(rho=1.0).price(PICK).main - 2000
+    assert account.spent.main >= 2 * acc.Budget(rho=1.0).filter_cost(PICK).main - 2000

@@ -31,7 +31,8 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.ledger import Heads, Ledger, LedgerCorrupt, Quota, SchemaMismatch, Terms
+from accounting.cost import Cost
+from accounting.ledger import ChargeOptions, Heads, Ledger, LedgerCorrupt, Quota, SchemaMismatch
 from accounting.ledger.model import Entry
 from accounting.ledger.store import (
     _read_entry,
@@ -43,7 +44,6 @@ from accounting.ledger.store import (
     metadata,
     totals,
 )
-from accounting.price import Price
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def kept(url: str) -> Iterator[Ledger]:
         )
         curve, terms = (
             acc.ApproxDP(epsilon=0.1, delta=1e-8),
-            Terms(relation="add_remove", label="daily", fingerprint="rows"),
+            ChargeOptions(relation="add_remove", label="daily", fingerprint="rows"),
         )
         for number in range(10):
             ledger.charge("clicks", curve, key=f"k{number}", **terms)
@@ -180,7 +180,7 @@ def _forge(connection: Connection, seq: int, change: dict[str, object]) -> None:
     for entry in rows[seq - 1 :]:
         changed = change if entry.seq == seq else {}
         edited: Any = entry.to_dict() | changed
-        spent = spent.plus(Price(edited["main"], edited["failure"]))
+        spent = spent.plus(Cost(edited["main"], edited["failure"]))
         edited |= {"prev": prev, "spent_main": spent.main, "spent_failure": spent.failure} | changed
         edited["hash"] = prev = Entry(**edited).expected_hash()
         last = {part: edited[f"spent_{part}"] for part in ("main", "failure")}
@@ -201,15 +201,15 @@ def _shorten(connection: Connection, seq: int, _: object) -> None:
 @pytest.mark.parametrize(
     ("forge", "seq", "change", "alone"),
     [
-        (_forge, 4, {"main": 1}, {"price"}),
-        (_forge, 4, {"failure": 95 * 10**8}, {"price"}),
-        (_forge, 4, {"curve": '{"kind":"x"}'}, {"price"}),
+        (_forge, 4, {"main": 1}, {"cost"}),
+        (_forge, 4, {"failure": 95 * 10**8}, {"cost"}),
+        (_forge, 4, {"curve": '{"kind":"x"}'}, {"cost"}),
         (_forge, 15, {"spent_main": 1}, {"total"}),
         (_forge, 15, {"spent_failure": 1}, {"total"}),
         (_forge, 4, {"label": "weekly"}, set()),
         (_shorten, 10, {}, set()),
     ],
-    ids=["price", "failure", "curve", "total", "total failure", "label", "tail"],
+    ids=["cost", "failure", "curve", "total", "total failure", "label", "tail"],
 )
 def test_a_careful_forgery_is_found(
     kept: Ledger,
@@ -236,16 +236,16 @@ GREEDY = acc.PureDP(epsilon=100.0)
 @pytest.mark.parametrize(
     ("dataset", "wrong", "kind"),
     [
-        ("clicks", step("void", COMMITTED, "", Price(-(10**12), 0), "why"), "state"),
-        ("clicks", step("commit", "nobody", "", Price(0, 0)), "state"),
-        ("clicks", step("release", RESERVED, "", Price(0, 0)), "state"),
-        ("clicks", step("commit", RESERVED, "", Price(-1, 0)), "price"),
-        ("clicks", step("void", RESERVED, "", Price(-TENTH - 1, 0), "why"), "price"),
-        ("clicks", step("void", RESERVED, "", Price(-TENTH, 1), "why"), "price"),
-        ("clicks", step("charge", "greedy", "", Price(10**14, 0), None, GREEDY), "overspent"),
-        ("clicks", step("reserve", "greedy", "", Price(10**14, 0), None, GREEDY), "overspent"),
-        ("visits", step("commit", RESERVED, "2024-02", Price(0, 0)), "state"),
-        ("visits", step("void", RESERVED, "2024-02", Price(-TENTH, 0), "why"), "state"),
+        ("clicks", step("void", COMMITTED, "", Cost(-(10**12), 0), "why"), "state"),
+        ("clicks", step("commit", "nobody", "", Cost(0, 0)), "state"),
+        ("clicks", step("release", RESERVED, "", Cost(0, 0)), "state"),
+        ("clicks", step("commit", RESERVED, "", Cost(-1, 0)), "cost"),
+        ("clicks", step("void", RESERVED, "", Cost(-TENTH - 1, 0), "why"), "cost"),
+        ("clicks", step("void", RESERVED, "", Cost(-TENTH, 1), "why"), "cost"),
+        ("clicks", step("charge", "greedy", "", Cost(10**14, 0), None, GREEDY), "overspent"),
+        ("clicks", step("reserve", "greedy", "", Cost(10**14, 0), None, GREEDY), "overspent"),
+        ("visits", step("commit", RESERVED, "2024-02", Cost(0, 0)), "state"),
+        ("visits", step("void", RESERVED, "2024-02", Cost(-TENTH, 0), "why"), "state"),
     ],
 )
 def test_a_step_that_breaks_the_rules_is_found(
@@ -403,7 +403,7 @@ def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: 
             "clicks", acc.PureDP(epsilon=0.1), relation="add_remove", period=["2024-01", "2024-02"]
         )
         dataset, found = ledger.dataset("clicks"), list(ledger.entries("clicks"))
-    for across, kinds_of in (("two_changes", []), (None, ["price"])):
+    for across, kinds_of in (("two_changes", []), (None, ["cost"])):
         said = found_in(dataset, [replace(entry, across=across) for entry in found])
         assert [
             problem.kind for problem in said if "several periods" in problem.message
@@ -412,7 +412,7 @@ def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: 
 
 def _again(entry: Entry, last: Entry) -> Entry:
     """A copy of an entry, without the rows that it read, as the next one of the chain."""
-    main, failure = last.spent.plus(entry.price)
+    main, failure = last.spent.plus(entry.cost)
     copied = replace(
         entry,
         seq=last.seq + 1,
@@ -458,7 +458,7 @@ def test_a_second_void_is_found_by_the_chain_alone(kept: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("across", "kinds_of"),
-    [(None, {"price"}), ("exchange", set())],
+    [(None, {"cost"}), ("exchange", set())],
     ids=["a replaced user", "an exchange between periods"],
 )
 def test_a_curve_that_is_proved_for_another_relation_is_found(
@@ -476,7 +476,7 @@ def test_a_curve_that_is_proved_for_another_relation_is_found(
         assert ledger.verify().ok
         ledger.charge("clicks", sampled, relation="replace_one")
         assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [
-            ("clicks", "price")
+            ("clicks", "cost")
         ]
         ledger.charge(
             "visits",

@@ -12,9 +12,9 @@ from ledger_steps import BY, chained, found_in, step
 
 import accounting as acc
 from accounting import budget
+from accounting.cost import Cost
 from accounting.ledger import Dataset, Entry
 from accounting.ledger.quota import Accounts, Quota, Revision
-from accounting.price import Price
 
 BUDGETS = {
     "pure": acc.Budget(epsilon=1000.0),
@@ -47,7 +47,7 @@ def found(dataset: Dataset, entries: list[Entry]) -> set[str]:
     return {problem.kind for problem in found_in(dataset, entries)}
 
 
-def charged(curve: acc.Curve, price: Price, action: str = "charge") -> dict[str, Any]:
+def charged(curve: acc.Curve, price: Cost, action: str = "charge") -> dict[str, Any]:
     """The step that charges this for a curve."""
     return step(action, "key", "", price, None, curve)
 
@@ -60,7 +60,7 @@ def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action
     unit less is a problem.
     """
     dataset, curve = declared(BUDGETS[form]), CURVES[form]
-    due = dataset.budget.price(curve)
+    due = dataset.budget.filter_cost(curve)
     if getattr(due, part) == 0:  # a pure budget pays for no failure
         return
     least = due._replace(**{part: getattr(due, part) - 1 - getattr(due, part) // 10**8})
@@ -68,8 +68,8 @@ def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action
     hundredth = due._replace(**{part: 99 * getattr(due, part) // 100})
     assert found(dataset, chained(dataset, charged(curve, due, action))) == set()
     assert found(dataset, chained(dataset, charged(curve, least, action))) == set()
-    assert found(dataset, chained(dataset, charged(curve, below, action))) == {"price"}
-    assert found(dataset, chained(dataset, charged(curve, hundredth, action))) == {"price"}
+    assert found(dataset, chained(dataset, charged(curve, below, action))) == {"cost"}
+    assert found(dataset, chained(dataset, charged(curve, hundredth, action))) == {"cost"}
 
 
 @pytest.mark.parametrize("form", ["renyi", "zcdp", "gaussian"])
@@ -80,23 +80,23 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
     dataset = declared(BUDGETS[form])
     whole = acc.Approximate(curve=10 * acc.GaussianDP(mu=0.3), delta0=1e-4)
     ran = acc.Approximate(curve=3 * acc.GaussianDP(mu=0.3), delta0=1e-4)
-    price, unused = dataset.budget.price(whole), dataset.budget.unused(whole, ran)
+    price, unused = dataset.budget.filter_cost(whole), dataset.budget.unused(whole, ran)
     assert unused.main > 0
 
-    def settled(back: Price) -> set[str]:
+    def settled(back: Cost) -> set[str]:
         opening = charged(whole, price, "reserve")
         steps = (
             opening,
-            step("commit", "key", "", Price(0, 0), None),
+            step("commit", "key", "", Cost(0, 0), None),
             step("release", "key", "", back, None, ran),
         )
         return found(dataset, chained(dataset, *steps))
 
     assert settled(unused.times(-1)) == set()
-    assert settled(Price(0, 0)) == set()
-    assert settled(Price(-unused.main - 1, 0)) == {"price"}
-    assert settled(Price(1, 0)) == {"price"}
-    assert settled(Price(-unused.main, -1)) == {"price"}
+    assert settled(Cost(0, 0)) == set()
+    assert settled(Cost(-unused.main - 1, 0)) == {"cost"}
+    assert settled(Cost(1, 0)) == {"cost"}
+    assert settled(Cost(-unused.main, -1)) == {"cost"}
 
 
 @pytest.mark.parametrize("off", [-1, 1])
@@ -105,7 +105,7 @@ def test_a_total_is_the_sum_to_the_unit(off: int) -> None:
     not rounded.
     """
     dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
-    step = charged(curve, dataset.budget.price(curve))
+    step = charged(curve, dataset.budget.filter_cost(curve))
     assert found(dataset, chained(dataset, step)) == set()
     assert found(dataset, chained(dataset, step, off=off)) == {"total"}
 
@@ -117,10 +117,10 @@ def test_one_unit_beyond_the_budget_is_found() -> None:
     curve = acc.Approximate(curve=acc.GaussianDP(mu=1.0), delta0=1e-4)
     assert found(dataset, chained(dataset, charged(curve, capacity))) == set()
     assert found(
-        dataset, chained(dataset, charged(curve, Price(capacity.main + 1, capacity.failure)))
+        dataset, chained(dataset, charged(curve, Cost(capacity.main + 1, capacity.failure)))
     ) == {"overspent"}
     assert found(
-        dataset, chained(dataset, charged(curve, Price(capacity.main, capacity.failure + 1)))
+        dataset, chained(dataset, charged(curve, Cost(capacity.main, capacity.failure + 1)))
     ) == {"overspent"}
 
 
@@ -129,7 +129,7 @@ def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
     not.
     """
     dataset, curve = declared(BUDGETS["pure"]), CURVES["pure"]
-    (entry,) = chained(dataset, charged(curve, dataset.budget.price(curve)))
+    (entry,) = chained(dataset, charged(curve, dataset.budget.filter_cost(curve)))
     entry = replace(entry, seq=2)
     for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
         accounts = Accounts(
@@ -147,7 +147,7 @@ def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.Monk
     of_releases = declared(
         acc.Budget(epsilon=(100 * release).epsilon(1e-6), delta=1e-6, release=release)
     )
-    assert whole.budget.price(plan) == whole.budget.capacity
+    assert whole.budget.filter_cost(plan) == whole.budget.capacity
     assert of_releases.budget.releases == 100
     taken = chained(whole, charged(plan, whole.budget.capacity))
     counted = chained(of_releases, charged(100 * release, of_releases.budget.capacity))
@@ -170,6 +170,6 @@ def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.Monk
     ):
         acc.Budget.model_validate(of_releases.budget.model_dump())
     worse(1.04)
-    assert found(whole, taken) == {"price"}
+    assert found(whole, taken) == {"cost"}
     with pytest.raises(acc.ledger.errors.LedgerCorrupt):
         Dataset.from_declaration(of_releases.declaration())

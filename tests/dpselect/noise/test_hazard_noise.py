@@ -143,7 +143,7 @@ def scaled(by: float) -> dict[str, Any]:
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {
-    "a cost that Gumbel noise alone has": ({"winner_price": "bounded_range"}, "winner_price"),
+    "a cost that Gumbel noise alone has": ({"winner_cost": "bounded_range"}, "winner_cost"),
     "a twentieth too little noise": (scaled(0.95), "hazard rate"),
     "far too much noise": (scaled(8.0), "1/4 at the median"),
     "a heavy tail": (

@@ -197,8 +197,8 @@ def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
     """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that
     Theorems H2 and H10 cover.
     """
-    winner = {name: by_name(name).winner_price for name in NOISE_LAWS}
-    threshold = {name: by_name(name).threshold_price for name in NOISE_LAWS}
+    winner = {name: by_name(name).winner_cost for name in NOISE_LAWS}
+    threshold = {name: by_name(name).threshold_cost for name in NOISE_LAWS}
     lipschitz = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "laplace")]
     gap = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "gaussian")]
     for names, offered in (
@@ -228,7 +228,7 @@ def test_log_survival_moves_by_at_most_the_shift(name):
     z = np.linspace(-8.0, 30.0, 761)
     log_sf = np.log(noise.sf(z))
     excess = np.abs(log_sf[:, None] - log_sf[None, :]) - np.abs(z[:, None] - z[None, :])
-    assert bool((excess <= 1e-13).all()) is (noise.winner_price != "gaussian")
+    assert bool((excess <= 1e-13).all()) is (noise.winner_cost != "gaussian")
 
 
 def test_the_log_density_is_concave_and_lipschitz_exactly_where_it_is_announced(name):
@@ -253,7 +253,7 @@ def test_bounded_range_is_announced_by_gumbel_alone():
         noise, scores = by_name(name), np.array([0.0, 1.3, 2.1])
         softmax = np.exp(scores) / np.exp(scores).sum()
         proportional = np.allclose(argmax_probabilities(noise, 1.0, scores), softmax, atol=1e-9)
-        assert proportional is (noise.winner_price == "bounded_range")
+        assert proportional is (noise.winner_cost == "bounded_range")
 
 
 @pytest.mark.parametrize("declared", [None, "cauchy"])
@@ -264,7 +264,7 @@ def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
     stranger = type(
         "Stranger",
         (Laplace,),
-        {"winner_price": declared, "threshold_price": declared, "smooth": False},
+        {"winner_cost": declared, "threshold_cost": declared, "smooth": False},
     )
     monkeypatch.setitem(distributions._MEMBERS, "laplace", stranger())
     monkeypatch.setitem(distributions._MEMBERS, "gumbel", stranger())
@@ -277,7 +277,7 @@ def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
         dps.OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=1)),
     ):
         with pytest.raises(
-            dps.errors.InvalidMechanism, match=r"declares no (winner|threshold)_price"
+            dps.errors.InvalidMechanism, match=r"declares no (winner|threshold)_cost"
         ):
             _ = mechanism.curve
 

@@ -190,7 +190,7 @@ def test_accounting_refuses_it(private: pate.DataDependentPrivacy, tmp_path: Pat
             lambda value: session.select_many(value, COUNTS),
             acc.Accountant().compose,
             lambda value: acc.calibrate(lambda _: value, acc.Budget(epsilon=1.0, delta=1e-5)),
-            acc.Budget(epsilon=1.0, delta=1e-5).price,
+            acc.Budget(epsilon=1.0, delta=1e-5).filter_cost,
             lambda value: acc.tighter(value, acc.PureDP(epsilon=1.0)),
         )
         for take in takes:

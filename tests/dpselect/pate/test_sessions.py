@@ -66,7 +66,7 @@ def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
     charge, release = session.ledger.entries("patients")
     assert (charge.count, charge.action, release.action) == (ROUNDS, "charge", "release")
     assert dps.Mechanism.from_json(charge.mechanism or "") == mechanism
-    assert session.totals()[0].spent == BUDGET.price(ROUNDS * mechanism.curve)
+    assert session.totals()[0].spent == BUDGET.filter_cost(ROUNDS * mechanism.curve)
     for size in iter(lambda: min(ROUNDS, session.affordable(mechanism)), 0):
         session.select_many(mechanism, ballots[:size])
     monkeypatch.setattr(type(mechanism), "_select_many", lambda *_: pytest.fail("it was drawn"))
@@ -128,8 +128,8 @@ def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
             _ = teacher + mechanism
         session.select_many(mechanism, pate.Ballots(ONE_VOTE, split="identifier"))
         budget = session.totals()[0].budget
-        assert session.totals()[0].spent == budget.price(sgd).plus(
-            budget.price(ROUNDS * mechanism.curve)
+        assert session.totals()[0].spent == budget.filter_cost(sgd).plus(
+            budget.filter_cost(ROUNDS * mechanism.curve)
         )
 
 

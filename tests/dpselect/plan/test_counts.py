@@ -101,7 +101,7 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
     """The noise leaves its interval as often as is said: not more, and with 5 % less width more
     often.
     """
-    around = interval(mechanism, confidence, shown=3)
+    around = interval(mechanism, confidence, count=3)
     assert around is not None
     noise = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise)
     many = around.among

@@ -55,7 +55,7 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
     """
     made, clip = users(), 1.0
     choice = vector(1.0, again=1.41)
-    scores = made.scores(choice, known=True, rng=np.random.default_rng(1))
+    scores = made.scores(choice, is_public=True, rng=np.random.default_rng(1))
     labels = [0, 3, 7, 40]
     with dps.events.pairs(pa.table({"u": made.users, "i": made.cells}), user="u", item="i") as log:
         read, again = log.read(clip=clip, within=range(60)), log.read(clip=1.41, within=labels)
@@ -75,7 +75,7 @@ def test_a_bound_leaves_each_user_so_many_items() -> None:
     """
     made = users()
     choice = vector(1.0, max_items_per_user=2, clip=None)
-    left = made.scores(choice, known=True, rng=np.random.default_rng(1)).values
+    left = made.scores(choice, is_public=True, rng=np.random.default_rng(1)).values
     assert left.sum() == np.minimum(np.bincount(made.users), 2).sum()
     assert (left <= made.counts).all()
 

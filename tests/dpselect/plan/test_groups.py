@@ -53,9 +53,9 @@ def test_counts_in_groups_take_a_fifth(relation: Any) -> None:
 )
 def test_what_a_bound_keeps(per_user: float, most: int, kept: float) -> None:
     """Of geometric numbers of groups: sum of min(t, G) over sum of t."""
-    assert Groups(count=10_000, per_user=per_user, max_groups_per_user=most).kept == pytest.approx(
-        kept, rel=1e-6
-    )
+    assert Groups(
+        count=10_000, per_user=per_user, max_groups_per_user=most
+    ).kept_share == pytest.approx(kept, rel=1e-6)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 1.0])

@@ -242,7 +242,7 @@ def test_rounds_reveal_independent_uniforms(threshold: float) -> None:
     whole = units(problem.heights(block_maxima(problem.values, 10)))
     for _, fresh, *parts in Sweep(problem)._lowered(whole, threshold, winners):
         winners.enter(fresh)
-        if not any(part.known.any() for part in parts):
+        if not any(part.depth.any() for part in parts):
             break
     entries, v = winners._entries, np.full((size, count), np.nan)
     assert len(entries) == v.size
@@ -297,9 +297,9 @@ def test_a_round_waits_for_what_it_cannot_rule_out() -> None:
     winners = Rounds(problem, 2, {3: None})
     winners.enter([Entries.at(np.array([7, 5, 3]), words)])
     assert not winners.decided(0.0)
-    assert list(winners.taken) == [3]
+    assert list(winners.winners) == [3]
     assert not winners.decided(-0.5)  # of the second round nothing was entered
-    assert list(winners.taken) == [3, 5]
+    assert list(winners.winners) == [3, 5]
 
 
 def test_rounds_take_every_candidate_once() -> None:

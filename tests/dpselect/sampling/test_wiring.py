@@ -155,7 +155,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_is_charged(session: dps.Sessi
         with pytest.raises(TooManyCandidates, match="constant_work"):
             plan.select(MECHANISMS[1], HUGE)
     assert _spent(session) == before
-    assert plan.left == {MECHANISMS[1]: 1}
+    assert plan.remaining == {MECHANISMS[1]: 1}
 
 
 def test_sessions_and_schedules_draw_in_constant_work(

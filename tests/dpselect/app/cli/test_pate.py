@@ -133,7 +133,7 @@ def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier() 
         assert list(ledger.entries("teachers")) == []
         assert label(PAID, "--split identifier").exit_code == 0
         total = ledger.total("teachers")
-        assert total.spent == total.budget.price(ROUNDS * CURVE)
+        assert total.spent == total.budget.filter_cost(ROUNDS * CURVE)
 
 
 @pytest.mark.usefixtures("votes")

@@ -22,8 +22,8 @@ from dpselect.app.labeling.labeling import (
     JobDamaged,
     Labeling,
     ProgressCallback,
+    cost_of_batches,
     own_session,
-    price_of,
 )
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
@@ -77,8 +77,8 @@ def _total(payer: dps.Session) -> acc.remaining.Remaining:
     return payer.totals()[0]
 
 
-def _price(payer: dps.Session) -> acc.price.Price:
-    return price_of(_total(payer).budget, MECHANISM.curve, SIZES)
+def _cost(payer: dps.Session) -> acc.cost.Cost:
+    return cost_of_batches(_total(payer).budget, MECHANISM.curve, SIZES)
 
 
 def _assert_paid(payer: dps.Session, done: Labeling) -> None:
@@ -88,7 +88,9 @@ def _assert_paid(payer: dps.Session, done: Labeling) -> None:
     rounds = len(done.answers)
     answered = rounds - (done.answers.count(None) if done.pay == "spent" else 0)
     due = rounds * MECHANISM.test_curve + answered * (acc.GaussianDP(mu=2**0.5 / 5.0))
-    assert _total(payer).spent.main == pytest.approx(_total(payer).budget.price(due).main, rel=1e-9)
+    assert _total(payer).spent.main == pytest.approx(
+        _total(payer).budget.filter_cost(due).main, rel=1e-9
+    )
     assert payer.ledger.verify().ok
 
 
@@ -111,7 +113,7 @@ def test_a_job_costs_each_round_once(
     )
     assert told == [(done, 23) for done in (5, 10, 15, 20, 23)]
     assert " ".join(done).count("write_draft sync_folder release") == done.count("release") == 5
-    assert _total(payer).spent == _price(payer)
+    assert _total(payer).spent == _cost(payer)
     steps = [(entry.action, entry.key, entry.count) for entry in payer.ledger.entries("teachers")]
     assert steps == [
         step
@@ -137,7 +139,7 @@ def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> Non
     few = dps.Session(payer.ledger, "few")
     stopped = _run(tmp_path / "few", few, key="few", pay="spent")
     assert len(stopped.answers) >= 15
-    assert small.fits(acc.price.Price(0, 0), _total(few).spent)
+    assert small.fits(acc.cost.Cost(0, 0), _total(few).spent)
     with pytest.raises(acc.BudgetExceeded):
         _run(tmp_path / "whole", few, key="whole")
     with pytest.raises(InvalidRequest, match="costs the same"):
@@ -169,7 +171,7 @@ def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> Non
     _job(tmp_path / "other", payer)._begin()
     with pytest.raises(JobConflict, match="has paid for another job"):
         _run(tmp_path / "other", payer, resume=True)
-    assert _total(payer).spent == before.plus(_price(payer))
+    assert _total(payer).spent == before.plus(_cost(payer))
 
 
 def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> None:
@@ -315,7 +317,7 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
             ballots=ballots,
         )
     _run(tmp_path / "job", payer, mechanism=other, ballots=ballots)
-    assert _total(payer).spent == _price(payer)
+    assert _total(payer).spent == _cost(payer)
 
 
 @pytest.fixture

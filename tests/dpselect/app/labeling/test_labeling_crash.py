@@ -20,7 +20,7 @@ import accounting as acc
 from accounting import Ledger
 from dpselect import pate
 from dpselect.app.labeling import labeling
-from dpselect.app.labeling.labeling import price_of
+from dpselect.app.labeling.labeling import cost_of_batches
 
 # fast versions in test_labeling.py fail at each step in one process
 pytestmark = [pytest.mark.serial, pytest.mark.slow]
@@ -116,7 +116,7 @@ def _check_finished(place: Path, before: dict[str, bytes]) -> None:
             (f"job/{batch}", action) for batch in range(5) for action in ("charge", "release")
         )
         total = ledger.total("teachers")
-        assert total.spent == price_of(total.budget, MECHANISM.curve, [4, 4, 4, 4, 2])
+        assert total.spent == cost_of_batches(total.budget, MECHANISM.curve, [4, 4, 4, 4, 2])
         assert ledger.verify().ok
     after = _kept(place)
     assert len(after) == 5

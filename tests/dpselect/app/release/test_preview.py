@@ -19,7 +19,7 @@ from dpselect.app.release.preview import Preview, described, of_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
-from dpselect.plan.forecast import Shown
+from dpselect.plan.forecast import GroupForecast
 
 ASKED: Any = {"user": "u", "item": "i", "k": 5, "epsilon": 1.0, "delta": 1e-6}
 SIZES = {"Poland": 300, "Germany": 3000}
@@ -79,10 +79,10 @@ def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
 
 def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
     """Of those that are shown, and of none where none is shown."""
-    found = Preview(20, {"a": Shown(9.0, 10.0), "b": Shown(0.0, 2.0)}, "so")
+    found = Preview(20, {"a": GroupForecast(9.0, 10.0), "b": GroupForecast(0.0, 2.0)}, "so")
     assert found.about_right(80) == "about 60 of the 80 items shown are right, so"
     assert found.about_right(0) is None
-    assert Preview(20, {"": Shown(0.1, 0.2)}, "so").about_right(3) is None
+    assert Preview(20, {"": GroupForecast(0.1, 0.2)}, "so").about_right(3) is None
 
 
 def test_sizes_of_groups_are_stated_as_group_and_number() -> None:

@@ -652,7 +652,7 @@ def test_a_restored_backup_is_charged_for_an_answer_once(pay: dict[str, Any]) ->
     backup, first, answer = file.read_bytes(), ask(), json.loads(Path("a.json").read_text())
 
     def recorded() -> list[tuple[Any, ...]]:
-        return [(one.action, one.curve, one.price, one.label) for one in entries()]
+        return [(one.action, one.curve, one.cost, one.label) for one in entries()]
 
     def charged(name: str = "a.json") -> tuple[int, str]:
         done = dpselect(f"ledger charge --ledger {URL} --dataset log --answer {name}")
