@@ -514,6 +514,7 @@ accounting/errors.py
         path if own == path[-1:] else (*path, *own) => (*path, *own)
     dpselect/app/test_fields_at_fault.py::test_a_field_is_spelled_outside_of_quotes_and_calls
         r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|\w => r"\w
+        False\b|'[^']*'|[^\s => False\b|[^\s
     dpselect/app/test_fields_at_fault.py::test_a_refusal_of_a_value_names_its_field
         ((name,) if equals and name.isidentifier() else ()) => ()
 accounting/sections.py
