@@ -320,6 +320,8 @@ accounting/ledger/request.py
     dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
                 self._require_unit(dataset.unit, dataset.relation)¶ =>
 accounting/ledger/ledger.py
+    accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
+        with located("to"): => with located():
     accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
     accounting/ledger/test_quotas.py::test_a_quota_states_the_smaller_cost_as_charged
