@@ -13,7 +13,7 @@ from typing import Final, Self
 
 FIELD: Final = re.compile(
     r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|\w\([^()]*\)"  # a value in quotes, a call
-    r"|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)"
+    r"|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|'[^']*'|[^\s,.;:)]?)"
 )
 """The notation of fields and parameters in messages, descriptions and plans.
 

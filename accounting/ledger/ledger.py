@@ -19,7 +19,7 @@ from accounting.address import masked, without_password
 from accounting.budget import Budget
 from accounting.cost import MOST, Cost
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument
+from accounting.errors import InvalidArgument, located
 from accounting.files import PRIVATE
 from accounting.guarantee import curve_and_relation
 from accounting.ledger.book import Book, Step, openings, reading, state_of, writing
@@ -179,7 +179,9 @@ class Ledger(Sectioned):
             InvalidEntry: the other ledger is this one, or does not have every entry.
         """
         by = origin(actor, self._clock())
-        with type(self).open(to, create=False) as other:
+        with located("to"):
+            opened = type(self).open(to, create=False)
+        with opened as other:
             if self._store.is_that_of(other._store):
                 raise InvalidEntry("to= is this ledger itself. Name the one that goes on")
             with writing(self._store, dataset) as book, writing(other._store, dataset) as copy:

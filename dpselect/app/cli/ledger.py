@@ -131,8 +131,8 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
         except (AccountingError, KeyError, TypeError):
             raise InvalidRequest(
                 "answer= holds no answer of `dpselect topk` that a ledger was charged for. Name the"
-                " file that its output= made, FILE.json beside a table; of a series with one"
-                " budget, `dpselect continual recharge` charges what is missing"
+                " JSON file of the answer, FILE.json beside a table; of a series with one budget,"
+                " `dpselect continual recharge` charges what is missing"
             ) from None
         if charge["dataset"] != spec.dataset or mechanism.curve != curve:
             raise InvalidRequest(

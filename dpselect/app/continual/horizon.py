@@ -715,7 +715,7 @@ def _require_same_question(closed: Closed, events: Events) -> None:
         other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
         raise InvalidRequest(
             f"period {closed.period} is closed, and {other}= was another then. Ask as you did then,"
-            " or leave it. Its answer stays: released() has it, and `dpselect continual show`"
+            " or leave it. Its answer stays, and `dpselect continual show` prints it"
         )
 
 

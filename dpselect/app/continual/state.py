@@ -465,7 +465,8 @@ class State(NotPickled):
                     raise InvalidRequest(
                         f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds"
                         " each user over all of its periods, and read otherwise one person is"
-                        " several users. State it as then, or open another horizon"
+                        " several users. State it as then, for events in a format that takes it, or"
+                        " open another horizon"
                     )
 
     def _settle(self) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, Self, final, get_args
 from zoneinfo import ZoneInfo
 
 from dpselect.app.events.dialect import Dialect, matches
-from dpselect.errors import EventLogError
+from dpselect.errors import DpSelectError, EventLogError, InvalidRequest
 
 Moment = str | date | datetime
 Unit = Literal["s", "ms", "us"]
@@ -142,9 +142,9 @@ def periods(
     short if `partial`. There are `most` at most.
     """
     if every not in get_args(Every):
-        raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")
+        raise InvalidRequest(f"every={every!r} must be one of {', '.join(get_args(Every))}")
     if whole.since is None or whole.until is None:
-        raise EventLogError(
+        raise InvalidRequest(
             "every= needs since= and until=: which periods there are must be public, not read off"
             " the log"
         )
@@ -154,8 +154,8 @@ def periods(
     for field, moment in (("since", at), ("until", end)):
         before = _start(moment, every)
         if moment != before and not (partial and field == "until"):
-            raise EventLogError(
-                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}:"
+            raise InvalidRequest(
+                f"{field}={written(moment)!r} is not where a {every} starts in {whole.zone.key}:"
                 f" the nearest are {before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
                 + ("; partial_last= ends the last one early" if field == "until" else "")
             )
@@ -168,15 +168,24 @@ def periods(
         at = following
         if at >= end:
             return
-    raise EventLogError(f"there are more than {most} periods. Ask for fewer at once")
+    raise InvalidRequest(f"there are more than {most} periods. Ask for fewer at once")
 
 
 def count_ended(
     periods: Sequence[tuple[str, datetime, datetime]], up_to: Moment | None, zone: ZoneInfo
 ) -> int:
     """Number of the periods that have ended by a time; None is now."""
-    at = Window.instant(datetime.now(UTC) if up_to is None else _moment("up_to", up_to, zone))
+    at = Window.instant(
+        datetime.now(UTC) if up_to is None else _moment("up_to", up_to, zone, InvalidRequest)
+    )
     return sum(Window.instant(end) <= at for *_, end in periods)
+
+
+def written(moment: datetime) -> str:
+    """The date if the moment begins a day, as all ends of periods but a last one cut short do."""
+    return (
+        f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
+    )
 
 
 def _following(start: datetime, every: Every) -> datetime:
@@ -195,7 +204,9 @@ def _name(start: datetime, every: Every) -> str:
     ]
 
 
-def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
+def _moment(
+    field: str, moment: object, zone: ZoneInfo, error: type[DpSelectError] = EventLogError
+) -> datetime:
     try:
         parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError:
@@ -203,7 +214,7 @@ def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
     if isinstance(parsed, date) and not isinstance(parsed, datetime):
         parsed = datetime(parsed.year, parsed.month, parsed.day)
     if not isinstance(parsed, datetime):
-        raise EventLogError(
+        raise error(
             f"{field}={moment!r} is not a date or time. Write it as '2024-07-14' or"
             " '2024-07-14T08:00+02:00'"
         )

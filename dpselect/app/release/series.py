@@ -7,7 +7,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, time
+from datetime import datetime
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
@@ -27,7 +27,7 @@ from dpselect.app.continual.state import State as HorizonState
 from dpselect.app.events import ProgressCallback, Reading
 from dpselect.app.events.rows import PeriodEvents
 from dpselect.app.events.staging import split
-from dpselect.app.events.time_window import periods
+from dpselect.app.events.time_window import periods, written
 from dpselect.app.release.answer import (
     HEADS,
     TABLES,
@@ -759,7 +759,7 @@ class ByPeriod:
         self._begun = set[str]()
         for name, start, end in named:
             part_reading = question.reading.model_copy(
-                update={"since": _written(start), "until": _written(end)}
+                update={"since": written(start), "until": written(end)}
             )
             of_period = spec.model_copy(
                 update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger}
@@ -897,13 +897,6 @@ class ByPeriod:
         return chosen(question, payer_of(question).session)
 
 
-def _written(moment: datetime) -> str:
-    """The date if the moment begins a day, as all ends of periods but a last one cut short do."""
-    return (
-        f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
-    )
-
-
 # -- one cost for all periods ---------------------------------------------------------------------
 
 
@@ -978,10 +971,10 @@ def over_horizon(
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
-            f" {_written(named[0][2])}, so run the same call after that"
+            f" {written(named[0][2])}, so run the same call after that"
         )
     readings = [
-        reading.model_copy(update={"since": _written(start), "until": _written(end)})
+        reading.model_copy(update={"since": written(start), "until": written(end)})
         for _, start, end in named
     ]
     # before the draw: nothing comes between it and the file that keeps its answer

@@ -256,8 +256,9 @@ def test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went(
     old, to = filled(url), f"sqlite:///{tmp_path}/new.db"
     with pytest.raises(InvalidEntry, match="this ledger itself"):
         old.retire("visits", url)
-    with pytest.raises(acc.ledger.LedgerUnavailable, match="cannot be opened"):
+    with pytest.raises(acc.ledger.LedgerUnavailable, match="cannot be opened") as caught:
         old.retire("visits", to)
+    assert caught.value.field == "to"
     Ledger.open(to).import_(io.StringIO(exported(old)))
     old.charge("visits", acc.ZCDP(rho=0.1), relation="add_remove", period="2024-03", key="late")
     with pytest.raises(InvalidEntry, match="does not have every entry of dataset='visits'"):

@@ -49,9 +49,11 @@ def test_a_field_is_spelled_outside_of_quotes_and_calls() -> None:
     options = {"k": Option("--k"), "header": Option("--header", True, "--no-header")}
     said = (
         "k=3, header=False and header=True: 'k=3' is no column of \"k=1\", call f(k=1), users' k="
+        " for k=',' where k='k=1' is"
     )
     assert spelled(said, options) == (
         "--k=3, --no-header and --header: 'k=3' is no column of \"k=1\", call f(k=1), users' --k"
+        " for --k=',' where --k='k=1' is"
     )
 
 

@@ -665,7 +665,8 @@ def _of_one(engine: Engine, request: SourceRequest) -> Rows:
         raise EventLogError(
             f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes}"
             " (and may add .gz, .bz2 or .zst); or pass format= as one of"
-            f" {', '.join(repr(each.name) for each in FORMATS)}"
+            f" {', '.join(repr(each.name) for each in FORMATS)}. The file of a database is named as"
+            " duckdb:///FILE or sqlite:///FILE"
         )
     return form.rows(engine, request)
 
