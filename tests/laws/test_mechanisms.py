@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,18 @@ def _drawn_alike(case: Case) -> object:
 
 
 DRAWN_ONCE = list({_drawn_alike(case): case for case in CASES}.values())
-# Of these a quarter of the draws in the fast run; every case draws all in the slow one.
+# Of these a quarter of the draws in the fast run; every case draws all in the slow one. One by one
+# it draws few where rows show its law: the fast run has shown that the mechanism's are alike.
 DRAWN = [
     *(pytest.param(case, case.rounds // 4, 250, id=f"{case}") for case in CASES if case in FAST),
     *(
-        pytest.param(case, case.rounds, 500, marks=pytest.mark.slow, id=f"{case}-all draws")
+        pytest.param(
+            case,
+            case.rounds,
+            125 if case.domain == "public" else 500,
+            marks=pytest.mark.slow,
+            id=f"{case}-all draws",
+        )
         for case in DRAWN_ONCE
     ),
 ]
@@ -65,19 +73,27 @@ def _largest_box(case: Case) -> tuple[int, int]:
     return max(case.boxes, key=lambda box: (box[1] + 1) ** box[0])
 
 
-def _covered(case: Case, candidates: int, highest: int) -> list[str]:
+def _covered(case: Case, boxes: Iterable[tuple[int, int]]) -> list[str]:
+    """Ways in which the worst pair of all the boxes exceeds the curve, which is asked once."""
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
-    vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
-    laws = divergences._laws(
-        mechanism, vectors, case.domain, np.arange(highest + 1.0) * mechanism.sensitivity_bound.linf
+    found, broken = list[verify.WorstCase](), list[str]()
+    for candidates, highest in boxes:
+        vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
+        levels = np.arange(highest + 1.0) * mechanism.sensitivity_bound.linf
+        laws = divergences._laws(mechanism, vectors, case.domain, levels)
+        pairs = divergences._neighbors(mechanism.sensitivity_bound, vectors, highest)
+        found.append(divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
+        if mechanism.curve.delta0 > 0:
+            broken += relabeled_covers(mechanism, laws, pairs, verify.ORDERS)
+    worst = verify.WorstCase(
+        verify.ORDERS,
+        np.max([one.rdp for one in found], axis=0),
+        epsilons,
+        np.max([one.delta for one in found], axis=0),
+        max(one.pure_epsilon for one in found),
+        sum(one.pairs for one in found),
     )
-    pairs = divergences._neighbors(mechanism.sensitivity_bound, vectors, highest)
-    broken = curve_covers(mechanism, divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
-    return (
-        broken
-        if mechanism.curve.delta0 == 0
-        else broken + relabeled_covers(mechanism, laws, pairs, verify.ORDERS)
-    )
+    return broken + curve_covers(mechanism, worst)
 
 
 @pytest.mark.parametrize("case", [*(case for case in CASES if case in FAST), *CELLS], ids=str)
@@ -88,18 +104,17 @@ def test_curve_covers_every_neighboring_pair(case: Case) -> None:
     Where there is a delta0, so do the Renyi divergences of the relabeled laws that the curve is
     about (Theorem A1).
     """
-    candidates, highest = _largest_box(case)
-    assert _covered(case, candidates, highest) == [], (candidates, highest)
+    assert _covered(case, [_largest_box(case)]) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if len(case.boxes) > 1 or case not in FAST], ids=str
+    "case", [case for case in CASES if len(set(case.boxes)) > 1 or case not in FAST], ids=str
 )
 def test_curve_covers_every_neighboring_pair_of_all_boxes(case: Case) -> None:
     """The same on every box of every case that is not enumerated above."""
-    for candidates, highest in set(case.boxes) - ({_largest_box(case)} if case in FAST else set()):
-        assert _covered(case, candidates, highest) == [], (candidates, highest)
+    boxes = set(case.boxes) - ({_largest_box(case)} if case in FAST else set())
+    assert _covered(case, boxes) == [], boxes
 
 
 @pytest.mark.parametrize("case", spread([c for c in CASES if c.tight], 5), ids=str)

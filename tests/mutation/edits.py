@@ -608,7 +608,7 @@ dpselect/app/continual/history.py
     dpselect/app/continual/test_history.py::test_a_draw_that_fails_closes_it
         self._state.value = None¶            if isinstance => if isinstance
                 self.check(scores)¶        return session.publish( =>         return session.publish(
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
+    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[continual.History.release]
                 return self._mechanism.curve
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
 dpselect/app/continual/horizon.py
@@ -1251,7 +1251,7 @@ dpselect/app/labeling/labeling.py
         dict.fromkeys((*self._terms, *record.job)) => dict.fromkeys(self._terms)
     dpselect/app/labeling/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
+    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[dpselect pate]
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
     dpselect/app/labeling/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
         delta=@@float_up(cost.failure, FAILURE_UNIT))
@@ -1467,9 +1467,11 @@ dpselect/session.py
         whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
     dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
+    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.select_many]
         (name, item, **self.charge_options_of(count, notes)) => (name, item, **self.charge_options_of(max(1, count - 1), notes))
+    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.schedule]
         item = Guarantee.of(parts) => item = Guarantee.of(parts[:1])
+    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.best_of]
         self._release(mechanism, 1, notes, lambda _: (mechanism.run(
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -90,6 +92,13 @@ def _requests(record: bytes) -> Iterator[Request]:
         first, second = record[place : place + one], record[place + one : place + one + two]
         place += one + two
         yield Request(chr(what), handle, at, first, second)
+
+
+def recovered(database: Path) -> str:
+    """All that a database of SQLite holds after a cut, as SQL; and no page of it is damaged."""
+    with closing(sqlite3.connect(database)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return "\n".join(connection.iterdump())
 
 
 @dataclass(eq=False)
