@@ -1,4 +1,4 @@
-"""Plots of plans and ledgers on matplotlib axes, with the extra `dpselect[plot]`.
+"""Plots of plans on matplotlib axes, with the extra `dpselect[plot]`.
 
 Functions take axes and return axes. Curves plot themselves.
 """
@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting.errors import InvalidArgument, missing_extra
-from accounting.remaining import Remaining
+from accounting.errors import missing_extra
 from accounting.wording import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from accounting.curves import Curve
-    from accounting.ledger import Ledger
 
-MOST_PERIODS = 60
 _COLORS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any color vision
 
 
@@ -96,68 +93,3 @@ def plot_plan(
         panel.grid(visible=True, which="major", alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
     return left, middle, right
-
-
-def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw the used share of a dataset's budget, in percent, and return the axes.
-
-    It is drawn entry after entry, or as a bar for each of the latest periods.
-
-    Args:
-        ledger: the ledger. Budgets and spending are public.
-        dataset: name of a dataset; None if the ledger declares only one.
-        ax: axes to draw on; new ones if None.
-
-    Raises:
-        MissingExtra: matplotlib is not installed.
-        InvalidArgument: the dataset has to be named.
-        UnknownDataset: the ledger declares no such dataset.
-    """
-    names = [each.name for each in ledger.datasets()] if dataset is None else [dataset]
-    if len(names) != 1:
-        raise InvalidArgument(
-            f"dataset must be named, because the ledger declares {len(names)}:"
-            f" {', '.join(map(repr, names[:9]))}"
-        )
-    summary = ledger.summary(names[0])
-    axes = new_axes() if ax is None else ax
-    if summary.dataset.window == "whole":
-        places = [0, *(point.seq for point in summary.points)]
-        tops = np.array(
-            [
-                (0.0, 0.0),
-                *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points),
-            ]
-        )
-        axes.step(
-            places, 100 * tops[:, 0], where="post", color=_COLORS[0], linewidth=1.8, label="spent"
-        )
-        if summary.dataset.budget.capacity.failure:
-            axes.step(
-                places,
-                100 * tops[:, 1],
-                where="post",
-                color=_COLORS[2],
-                linestyle="--",
-                label="of the failure probability",
-            )
-        axes.set(xlabel="entry")
-    else:
-        totals = summary.totals[-MOST_PERIODS:]
-        axes.bar(
-            range(len(totals)),
-            [100 * max(total.used) for total in totals],
-            color=_COLORS[0],
-            label="spent",
-        )
-        ticks = range(0, len(totals), max(1, -(-len(totals) // 8)))
-        axes.set_xticks(
-            list(ticks), [totals[place].account for place in ticks], rotation=30, ha="right"
-        )
-        axes.set(xlabel=f"{summary.dataset.window} of the data")
-    axes.axhline(100, color=_COLORS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
-    axes.set(title=summary.dataset.name, ylabel="spent (% of the budget)", ylim=(0, 105))
-    axes.grid(visible=True, which="major", alpha=0.3)
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes

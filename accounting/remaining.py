@@ -437,10 +437,10 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
 
 
 def share_in_words(amount: int, whole: int, rounding: str) -> str:
-    """Return an amount as a share of the whole, in percent."""
+    """Return an amount as a share of the whole, in percent to three digits."""
     if whole == 0:
         return "none" if amount == 0 else "more than all"
-    return f"{rounded(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)}%"
+    return f"{rounded(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 3)}%"
 
 
 # -- over periods ----------------------------------------------------------------------------------
