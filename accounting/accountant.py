@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, cast, final
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.convert import bounds
 from accounting.convert.bounds import Route
 from accounting.convert.renyi import rdp_to_epsilon
@@ -21,7 +21,7 @@ from accounting.curves import Composed, Curve
 from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.relations import Relation, common_relation, same_relation
 from accounting.sections import Section, Sectioned, cost_section
-from accounting.wording import format_number, rounded_up
+from accounting.wording import format_number, round_up
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -78,8 +78,8 @@ class Breakdown(Sectioned):
     def _facts(self) -> list[tuple[str, str]]:
         theirs = "none" if self.dp_accounting is None else f"{self.dp_accounting:.6g}"
         return [
-            ("epsilon", f"{rounded_up(self.epsilon, 6)} at delta {format_number(self.delta)}"),
-            ("proved bound", f"{rounded_up(self.proved, 6)} by {self.route}"),
+            ("epsilon", f"{round_up(self.epsilon, 6)} at delta {format_number(self.delta)}"),
+            ("proved bound", f"{round_up(self.proved, 6)} by {self.route}"),
             ("dp-accounting", theirs),
             ("reported", WHY[self.why]),
             ("relation", self.relation or "not stated"),
@@ -162,7 +162,7 @@ class Accountant(Sectioned):
                 is not one of the two.
         """
         curve, item_relation = curve_and_relation(item, relation)
-        count = checked_integer("count", count, "how many times the mechanism runs", least=0)
+        count = check_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
                 if item_relation is not None or self._relation is not None:
@@ -215,7 +215,7 @@ class Accountant(Sectioned):
         result = self._plan().epsilon(delta)
         order, shares = self._best_order(delta), []
         for label, count in self._labels().items():
-            total = Composed.of(
+            total = Composed.from_parts(
                 (count, curve) for item_label, count, curve in self._items if item_label == label
             )
             rdp = None if order is None else float(total.rdp(order))
@@ -279,7 +279,7 @@ class Accountant(Sectioned):
         with self._lock:
             if self._converter is None:
                 self._converter = PlanConverter(
-                    Composed.of((count, curve) for _, count, curve in self._items)
+                    Composed.from_parts((count, curve) for _, count, curve in self._items)
                 )
             return self._converter
 

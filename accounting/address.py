@@ -27,15 +27,15 @@ _NAMED = re.compile(
 )
 
 
-def without_password(address: object) -> str:
+def hide_passwords(address: object) -> str:
     """Return the text of a path or an address with every password replaced by "***"."""
     text = _UNFINISHED.sub(r"\1:***", _LOGIN.sub(r"\1:***@", str(address)))
     return _NAMED.sub(r"\1***", text)
 
 
-def masked(address: object) -> str:
+def mask(address: object) -> str:
     """Return a path or an address for a message: quoted, without passwords, at most 200 long."""
-    text = repr(without_password(address))
+    text = repr(hide_passwords(address))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
@@ -43,15 +43,15 @@ def masked(address: object) -> str:
 class Address(str):
     """An address with a password, whose text leaves the password out.
 
-    Printing, comparing, pickling and JSON use `without_password`. Code that opens the address calls
-    `revealed`. A pickled address, or a copy of its text, has lost the password.
+    Printing, comparing, pickling and JSON use `hide_passwords`. Code that opens the address calls
+    `reveal`. A pickled address, or a copy of its text, has lost the password.
     """
 
     __slots__ = ("_reveal",)
     _reveal: Callable[[], str]
 
     def __new__(cls, address: str) -> Address:
-        instance = super().__new__(cls, without_password(address))
+        instance = super().__new__(cls, hide_passwords(address))
         instance._reveal = lambda: address
         return instance
 
@@ -59,15 +59,15 @@ class Address(str):
         return str, (str(self),)
 
 
-def hidden(address: str) -> str:
+def hide_password(address: str) -> str:
     """Return the address as an `Address` if it has a password, and unchanged otherwise."""
     return (
         address
-        if isinstance(address, Address) or without_password(address) == address
+        if isinstance(address, Address) or hide_passwords(address) == address
         else Address(address)
     )
 
 
-def revealed(address: str) -> str:
+def reveal(address: str) -> str:
     """Return the text with its password, for code that opens the address."""
     return address._reveal() if isinstance(address, Address) else address

@@ -13,7 +13,7 @@ MOST_COUNT = 10**18  # counts stay far from the limits of floats and of 64 bits
 _INTEGERS = (int, numbers.Integral)  # the usual one first: an abstract class is slow to ask
 
 
-def checked_integer(
+def check_integer(
     name: str,
     value: object,
     meaning: str,

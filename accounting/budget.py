@@ -385,7 +385,7 @@ class Budget(Frozen, Sectioned):
                 message says which one could.
         """
         curve = curve_and_relation(curve, None)[0]
-        cost = self._itemised(curve)
+        cost = self._item_cost(curve)
         whole = self.capacity
         if cost is not None and self.fits(NOTHING, cost):
             return cost
@@ -395,18 +395,18 @@ class Budget(Frozen, Sectioned):
             raise Unaffordable(self.measure.why_no_cost(curve, self))
         return cost
 
-    def unused(self, whole: Curve, part: Curve) -> Cost:
+    def refund(self, whole: Curve, part: Curve) -> Cost:
         """Return the refund of `whole`'s cost after only `part` of it ran. Theorem F8.
 
         The refund is nothing if the cost was the whole capacity.
         """
-        cost, used = self._itemised(whole), self._itemised(part)
+        cost, used = self._item_cost(whole), self._item_cost(part)
         # A release holds its own chance of failure, which stays charged.
         if self.measure.is_counted or cost is None or used is None or not self.fits(NOTHING, cost):
             return NOTHING
         return Cost(max(0, cost.main - used.main), 0)
 
-    def _itemised(self, curve: Curve) -> Cost | None:
+    def _item_cost(self, curve: Curve) -> Cost | None:
         cost = self.measure.filter_cost(curve)
         return None if cost is not None and cost.failure > 0 == self.capacity.failure else cost
 
@@ -416,7 +416,7 @@ class Budget(Frozen, Sectioned):
         The cost is at most `limit` if and only if `how_many` allows that many charges, and inf if
         their failure probabilities do not fit.
         """
-        cost = self._itemised(curve_and_relation(curve, None)[0])
+        cost = self._item_cost(curve_and_relation(curve, None)[0])
         total = None if cost is None else cost.times(charges)
         if total is None or total.failure > self.capacity.failure or self.capacity.main == 0:
             return math.inf
@@ -489,7 +489,7 @@ def greatest(admits: Callable[[int], bool], most: int) -> int:
 __all__ = ["NOTHING", "Budget", "Cost"]
 
 
-def checked_budget(budget: object) -> Budget:
+def check_budget(budget: object) -> Budget:
     """Return `budget`, or raise InvalidArgument if it is not a Budget."""
     if not isinstance(budget, Budget):
         raise InvalidArgument(
@@ -505,7 +505,7 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
     The failure probabilities of the charges are paid for too.
     """
 
-    def at(count: float) -> tuple[Order, float]:
+    def repetitions_at(count: float) -> tuple[Order, float]:
         remaining = delta - count * curve.delta0
 
         def repetitions(orders: Floats) -> Floats:
@@ -523,13 +523,13 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
         )
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 
-    most = at(0)[1]
+    most = repetitions_at(0)[1]
     count = (
         most
         if curve.delta0 == 0
-        else _crossing(lambda n: at(n)[1], min(most, 0.999 * delta / curve.delta0))
+        else _crossing(lambda n: repetitions_at(n)[1], min(most, 0.999 * delta / curve.delta0))
     )
-    return at(int(count))[0], int(count)
+    return repetitions_at(int(count))[0], int(count)
 
 
 def _crossing(falling: Callable[[float], float], most: float) -> float:

@@ -10,8 +10,8 @@ from itertools import pairwise
 from numbers import Real
 from typing import NamedTuple, TypeVar, final
 
-from accounting.arguments import checked_integer
-from accounting.budget import Budget, checked_budget, greatest
+from accounting.arguments import check_integer
+from accounting.budget import Budget, check_budget, greatest
 from accounting.curves import Composed, Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 
@@ -75,14 +75,14 @@ def calibrate(
         0.0867
     """
     if charges is not None and not (isinstance(charges, Fraction) and charges >= 1):
-        charges = checked_integer("charges", charges, "how many charges share the budget")
+        charges = check_integer("charges", charges, "how many charges share the budget")
     if charges is not None:
-        _ = checked_budget(budget).capacity  # refused where it has none
-    probes = _Probes(_checked_family(family, "parameter"), checked_budget(budget), charges)
+        _ = check_budget(budget).capacity  # refused where it has none
+    probes = _Probes(_check_family(family, "parameter"), check_budget(budget), charges)
     if bracket is None:
         _outward(probes)
     else:
-        low, high = checked_bracket(bracket)
+        low, high = check_bracket(bracket)
         ratio = min(high / low, 1e308)  # the quotient may overflow
         probes.add(*(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)))
         # extreme parameters are the slowest to convert
@@ -111,13 +111,13 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
         ... )
         35
     """
-    checked_budget(budget)
+    check_budget(budget)
     member_of = (
-        (lambda count: Composed.of([(count, family)]))
+        (lambda count: Composed.from_parts([(count, family)]))
         if isinstance(family, Curve)
-        else _checked_family(family, "count")
+        else _check_family(family, "count")
     )
-    largest = greatest(lambda count: budget.admits(_checked_curve(member_of(count))), _MOST_COUNTED)
+    largest = greatest(lambda count: budget.admits(_check_curve(member_of(count))), _MOST_COUNTED)
     if largest == _MOST_COUNTED:
         raise CalibrationError(
             f"{budget!r} admits any number, because the cost does not rise with the count"
@@ -125,7 +125,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
     return largest
 
 
-def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
+def _check_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:
     if not callable(family):
         raise InvalidArgument(
             f"family must be a function from a {number} to a curve, not"
@@ -134,7 +134,7 @@ def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable
     return family
 
 
-def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
+def check_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     """Return the bracket as two positive numbers in order, or raise InvalidArgument."""
     try:
         if not all(isinstance(end, Real) and not isinstance(end, bool) for end in bracket):
@@ -153,7 +153,7 @@ def checked_bracket(bracket: tuple[float, float]) -> tuple[float, float]:
     return low, high
 
 
-def _checked_curve(member: object) -> Curve:
+def _check_curve(member: object) -> Curve:
     """Return the curve that a family returned, or raise InvalidArgument if it has none."""
     curve = getattr(member, "curve", member) if not isinstance(member, Curve) else member
     if not isinstance(curve, Curve):
@@ -185,13 +185,13 @@ class _Probes:
             if parameter in self.costs or parameter in self.errors:
                 continue
             if len(self.costs) + len(self.errors) == _MOST:
-                raise _in_vain(self, _ENDLESS)
+                raise _failure(self, _ENDLESS)
             try:
                 curve = self.family(parameter)
             except (AccountingError, ValueError, ArithmeticError) as error:
                 self.errors[parameter] = error
             else:
-                member, charges = _checked_curve(curve), self.charges
+                member, charges = _check_curve(curve), self.charges
                 cost = (
                     self.budget.cost(member)
                     if charges is None
@@ -204,7 +204,7 @@ class _Probes:
         self.add(parameter)
         return parameter in self.costs and self.budget.covers(self.costs[parameter])
 
-    def tried(self) -> list[float]:
+    def parameters(self) -> list[float]:
         """Return all parameters tried, in increasing order."""
         return sorted([*self.costs, *self.errors])
 
@@ -214,12 +214,12 @@ class _Probes:
         rises = all(a <= b * (1 + slack) for a, b in pairwise(costs))
         falls = all(a * (1 + slack) >= b for a, b in pairwise(costs))
         if not rises and not falls:
-            raise _in_vain(self, _NOT_MONOTONE)
+            raise _failure(self, _NOT_MONOTONE)
         return None if rises and falls else rises
 
     def towards_cost(self) -> list[float]:
         """Return all parameters from the cheap to the costly side; none if the side is unknown."""
-        return {True: self.tried(), False: self.tried()[::-1], None: []}[self.rising()]
+        return {True: self.parameters(), False: self.parameters()[::-1], None: []}[self.rising()]
 
     def ends(self) -> tuple[float, float | None] | None:
         """Return the costliest admitted parameter and the next costlier one, or None."""
@@ -234,11 +234,11 @@ class _Bracket(NamedTuple):
     safe: float
     unsafe: float
 
-    def at(self, share: float) -> float:
+    def point_at(self, share: float) -> float:
         """Return the parameter at a share of the way to `unsafe`."""
         return self.safe ** (1 - share) * self.unsafe**share
 
-    def narrowed(self, probes: _Probes, points: list[float]) -> _Bracket:
+    def narrow(self, probes: _Probes, points: list[float]) -> _Bracket:
         """Return the smaller bracket after a probe at each of the points that still lie inside."""
         bracket = self
         for point in points:
@@ -261,7 +261,7 @@ def _outward(probes: _Probes) -> None:
     for decade in range(1, _DECADES + 1):
         if (ends := probes.ends()) and ends[1] is not None:
             return
-        trials, rising = probes.tried(), probes.rising()
+        trials, rising = probes.parameters(), probes.rising()
         nudges = [1.0, _NUDGE] if rising is None else [1.0]
         sides = [1, -1]
         if rising is not None:
@@ -271,10 +271,10 @@ def _outward(probes: _Probes) -> None:
             if not probes.costs or trials[-1 if side > 0 else 0] in probes.costs:
                 probes.add(*(nudge * 10.0 ** (side * decade) for nudge in nudges))
     if (ends := probes.ends()) and ends[1] is None:
-        raise _in_vain(probes, _NO_COSTLIEST)
+        raise _failure(probes, _NO_COSTLIEST)
 
 
-def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
+def _find_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
     """Find the cheap edge of the domain and return an admitted parameter next to it.
 
     `inside` is the cheapest probe in the domain.
@@ -295,7 +295,7 @@ def _safe_end(probes: _Probes) -> float:
     if not probes.costs:
         raise [*probes.errors.values()][-1]
     if len(probes.costs) == 1:  # it shows no direction: probe next to it, within what was probed
-        (inside,), trials = probes.costs, probes.tried()
+        (inside,), trials = probes.costs, probes.parameters()
         probes.add(
             *(
                 near
@@ -306,16 +306,16 @@ def _safe_end(probes: _Probes) -> float:
     rising = probes.rising()
     if rising is None:
         least = min(probes.costs)
-        raise _in_vain(
+        raise _failure(
             probes,
             _NO_COST if probes.costs[least] == math.inf else _ONE_COST,
             least,
             _remedy(probes, least),
         )
     cheapest_of = min if rising else max
-    ends = probes.ends() or _from_the_edge(probes, cheapest_of(probes.costs))
+    ends = probes.ends() or _find_edge(probes, cheapest_of(probes.costs))
     if ends is None:
-        raise _in_vain(probes, _TOO_COSTLY, cheapest_of(probes.costs))
+        raise _failure(probes, _TOO_COSTLY, cheapest_of(probes.costs))
     safe, unsafe = ends
     return safe if unsafe is None else _close(probes, _Bracket(safe, unsafe))
 
@@ -335,19 +335,19 @@ def _close(probes: _Probes, bracket: _Bracket) -> float:
                 abs(step) <= _FARTHEST
                 and sys.float_info.min <= further * math.exp(2 * step) < math.inf
             ):
-                raise _in_vain(probes, _NOT_MONOTONE)
+                raise _failure(probes, _NOT_MONOTONE)
             safe, step = further, 2 * step
         bracket = _shrunk(probes, _Bracket(safe, further))
     probes.rising(_SLACK_NEARBY)
-    return bracket.narrowed(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
+    return bracket.narrow(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
 
 
 def _shrunk(probes: _Probes, bracket: _Bracket) -> _Bracket:
     """Bring the two ends together; every round at least halves the logarithm of their ratio."""
     while _apart(*bracket) > _RELATIVE:
-        inner = bracket.narrowed(probes, _guesses(probes, bracket))
+        inner = bracket.narrow(probes, _guesses(probes, bracket))
         if _apart(*inner) > _apart(*bracket) / 2:
-            inner = inner.narrowed(probes, [inner.at(0.5)])
+            inner = inner.narrow(probes, [inner.point_at(0.5)])
         bracket = inner
     return bracket
 
@@ -369,11 +369,11 @@ def _guesses(probes: _Probes, bracket: _Bracket) -> list[float]:
     ]
     near = sorted(over, key=lambda point: (abs(point[0]), point))[:_NEAREST]
     if len(dict(near)) < len(near) or len(near) < 2:
-        return [bracket.at(0.5)]
+        return [bracket.point_at(0.5)]
     place, rough = where_zero(near), where_zero(near[:-1])
     share = (place - math.log(bracket.safe)) / (math.log(bracket.unsafe) - math.log(bracket.safe))
     aside = max(min(abs(place - rough), _WIDE), 0.4 * _RELATIVE) / _apart(*bracket)
-    return [bracket.at(guess) for guess in (share - aside, share + aside) if 0 < guess < 1]
+    return [bracket.point_at(guess) for guess in (share - aside, share + aside) if 0 < guess < 1]
 
 
 def where_zero(points: list[tuple[float, float]]) -> float:
@@ -402,7 +402,7 @@ def _thorough_end(probes: _Probes, safe: float) -> float:
 
     def point(beyond: float) -> tuple[float, float]:
         cost = budget.cost(
-            _checked_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True
+            _check_curve(probes.family(safe * math.exp(sign * beyond))), thorough=True
         )
         return beyond, math.log(cost / budget.limit) if cost > 0 else -math.inf
 
@@ -447,10 +447,10 @@ _TOO_COSTLY = (
 )
 
 
-def _in_vain(
+def _failure(
     probes: _Probes, message: str, at: float = math.nan, remedy: str = ""
 ) -> CalibrationError:
-    trials, budget, cost = probes.tried(), probes.budget, probes.costs.get(at)
+    trials, budget, cost = probes.parameters(), probes.budget, probes.costs.get(at)
     facts = {
         "least": trials[0],
         "most": trials[-1],
@@ -468,7 +468,7 @@ def _remedy(probes: _Probes, parameter: float) -> str:
 
     If the form of the budget can never pay for such curves, the remedy says so.
     """
-    curve, budget = _checked_curve(probes.family(parameter)), probes.budget
+    curve, budget = _check_curve(probes.family(parameter)), probes.budget
     try:
         budget.filter_cost(curve)
     except Unaffordable as error:

@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
 
-from accounting.arguments import MOST_COUNT, checked_integer
+from accounting.arguments import MOST_COUNT, check_integer
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -36,7 +36,7 @@ from accounting.curves import (
     zero,
 )
 from accounting.curves.discrete_gaussian import LEAST_SIGMA, MOST_SIGMA
-from accounting.curves.profile_table import ProfileTable, as_table, sampled_profile
+from accounting.curves.profile_table import ProfileTable, as_table, sample_profile
 from accounting.curves.repeat_and_select import (
     PoissonRuns,
     RepeatAndSelectDP,
@@ -98,10 +98,10 @@ def poisson_sampled(
         return SampledGaussianDP(mu=GaussianDP.of_rho(curve.rho).mu, rate=rate)
     if isinstance(curve, LaplaceDP) and curve.epsilon0 > 0:
         return SampledNoiseDP(noise="laplace", shift=curve.epsilon0, rate=rate)
-    return _amplified(curve, rate)
+    return _amplify(curve, rate)
 
 
-def _amplified(curve: Curve, rate: float) -> Curve:
+def _amplify(curve: Curve, rate: float) -> Curve:
     """Return the curve of a mechanism on a sample that holds a user with this probability.
 
     Theorem G5, for Poisson samples under add_remove and samples of fixed size under replace_one.
@@ -112,7 +112,7 @@ def _amplified(curve: Curve, rate: float) -> Curve:
         return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     points = [
         (_sampled_epsilon(epsilon, rate), _sampled_delta(rate, delta))
-        for epsilon, delta in sampled_profile(curve)
+        for epsilon, delta in sample_profile(curve)
     ]
     return as_table(points, type(curve).__name__)
 
@@ -275,7 +275,7 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
     """
     step = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
     return dp_event.SelfComposedDpEvent(
-        step, checked_integer("steps", steps, "how many batches there are")
+        step, check_integer("steps", steps, "how many batches there are")
     )
 
 
@@ -331,14 +331,14 @@ def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
 
 
 def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> Curve:
-    count = checked_integer(
+    count = check_integer(
         "SelfComposedDpEvent.count",
         event.count,
         "how often the event runs",
         least=0,
         error=InvalidCurve,
     )
-    return Composed.of([(count, from_dp_event(event.event, relation))])
+    return Composed.from_parts([(count, from_dp_event(event.event, relation))])
 
 
 def _without_replacement(
@@ -351,7 +351,7 @@ def _without_replacement(
             " users is fixed. Pass relation='replace_one'"
         )
     users, size = (
-        checked_integer(
+        check_integer(
             f"SampledWithoutReplacementDpEvent.{name}",
             getattr(event, name),
             "a number of users",
@@ -366,7 +366,7 @@ def _without_replacement(
             " have more users than there are"
         )
     curve = from_dp_event(event.event, relation) if size else zero()
-    return curve if size in (0, users) else _amplified(curve, next_up(size / users))
+    return curve if size in (0, users) else _amplify(curve, next_up(size / users))
 
 
 def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relation) -> Curve:
@@ -479,7 +479,7 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
     ),
     "SampledWithoutReplacementDpEvent": _without_replacement,
     "RepeatAndSelectDpEvent": _repeat_and_select,
-    "ComposedDpEvent": lambda event, relation: Composed.of(
+    "ComposedDpEvent": lambda event, relation: Composed.from_parts(
         [(1, from_dp_event(part, relation)) for part in event.events]
     ),
     "SelfComposedDpEvent": _self_composed,

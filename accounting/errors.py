@@ -113,7 +113,7 @@ def missing_extra(needs: str, extra: str) -> MissingExtra:
 
 
 @contextmanager
-def located(*path: str | int) -> Iterator[None]:
+def locate_errors(*path: str | int) -> Iterator[None]:
     """Mark errors that leave the block as found at `path`."""
     try:
         yield

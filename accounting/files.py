@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
@@ -38,7 +38,7 @@ def read_bytes(
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(f"{what} {masked(path)} is not a regular file. Name one")
+                raise error(f"{what} {mask(path)} is not a regular file. Name one")
             buffer = io.BytesIO()
             # read at once, it would take `most` bytes for any file
             while buffer.tell() <= most and (piece := stream.read(_PIECE)):
@@ -47,11 +47,11 @@ def read_bytes(
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(
-            f"{what} {masked(path)} cannot be read ({reason}). Check its name and its permissions"
+            f"{what} {mask(path)} cannot be read ({reason}). Check its name and its permissions"
         ) from None
     if len(content) > most:
         raise error(
-            f"{what} {masked(path)} has more than {most:,} bytes, which is the limit. Give a"
+            f"{what} {mask(path)} has more than {most:,} bytes, which is the limit. Give a"
             " smaller one"
         )
     return content
@@ -64,7 +64,7 @@ def read_text(
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{what} {masked(path)} cannot be read as text. Save it as UTF-8") from None
+        raise error(f"{what} {mask(path)} cannot be read as text. Save it as UTF-8") from None
 
 
 def require_new(path: Path, what: str = "the file") -> None:
@@ -77,7 +77,7 @@ def require_new(path: Path, what: str = "the file") -> None:
     Raises:
         OutputRefused: the file exists, has no folder, or may not be written there.
     """
-    name = f"{what} {masked(path)}"
+    name = f"{what} {mask(path)}"
     if "\0" in str(path) or not path.name:
         raise OutputRefused(f"{name} is not the name of a file. Name one")
     if os.path.lexists(path):
@@ -139,13 +139,13 @@ def new_file(
             sync_folder(path.parent)
         elif not settle(scratch, path):
             raise OutputRefused(
-                f"{what} {masked(path)} was made by another process meanwhile and is not"
+                f"{what} {mask(path)} was made by another process meanwhile and is not"
                 " overwritten. Name another file"
             )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(
-            f"{what} {masked(path)} cannot be written ({reason}), and no part of it is left"
+            f"{what} {mask(path)} cannot be written ({reason}), and no part of it is left"
         ) from None
     finally:
         with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def name_file(scratch: Path, path: Path) -> bool:
     If the name is taken, return False and keep the scratch file.
     """
     try:
-        _named(scratch, path)
+        _link(scratch, path)
         # before the other name goes: a power cut might undo the new name and not that
         sync_folder(path.parent)
     except FileExistsError:
@@ -235,7 +235,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def _named(scratch: Path, path: Path) -> None:
+def _link(scratch: Path, path: Path) -> None:
     try:
         os.link(scratch, path)  # unlike a rename, it never takes the place of a file
     except OSError as error:

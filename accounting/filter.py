@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
-from accounting.arguments import checked_integer
-from accounting.budget import Budget, checked_budget
+from accounting.arguments import check_integer
+from accounting.budget import Budget, check_budget
 from accounting.convert.renyi import check_delta
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_overhead
-from accounting.numbers import exact, float_up, of_unit, units_down
+from accounting.numbers import exact, float_up, multiple, units_down
 from accounting.process_state import ProcessState
 from accounting.refusals import BudgetExceeded, refusal
 from accounting.relations import Relation, common_relation, same_relation
@@ -70,7 +70,7 @@ class PrivacyFilter:
     """
 
     def __init__(self, budget: Budget, relation: Relation | None = None) -> None:
-        self._budget = checked_budget(budget)
+        self._budget = check_budget(budget)
         _ = self._budget.capacity  # refused here where it has none
         self._kept = ProcessState(
             _State(same_relation(None, relation)),
@@ -102,9 +102,9 @@ class PrivacyFilter:
             ForeignProcess: the filter was made before a fork.
         """
         curve, item_relation = curve_and_relation(item, relation)
-        count = checked_integer("count", count, "how many runs are charged")
-        cost = self._budget.filter_cost(Composed.of([(count, curve)]))
-        with self._kept.locked() as state:
+        count = check_integer("count", count, "how many runs are charged")
+        cost = self._budget.filter_cost(Composed.from_parts([(count, curve)]))
+        with self._kept.lock() as state:
             relation = common_relation(state.relation, item_relation, begun=state.number > 0)
             if not self._budget.fits(state.spent, cost):
                 raise refusal(Remaining(self._budget, state.spent, curve), count, "this filter")
@@ -131,7 +131,7 @@ class PrivacyFilter:
     @property
     def remaining(self) -> Remaining:
         """The state of the budget in three figures."""
-        plan = Composed.of([(charge.count, charge.curve) for charge in self.charges])
+        plan = Composed.from_parts([(charge.count, charge.curve) for charge in self.charges])
         return Remaining(self._budget, self.spent, charged=plan)
 
     @property
@@ -160,7 +160,9 @@ class PrivacyFilter:
         If the charges were chosen after seeing answers, this number is not a guarantee. The budget
         is one, and so is the running total of a `PrivacyOdometer`.
         """
-        return Composed.of([(charge.count, charge.curve) for charge in self.charges]).epsilon(delta)
+        return Composed.from_parts(
+            [(charge.count, charge.curve) for charge in self.charges]
+        ).epsilon(delta)
 
     def __repr__(self) -> str:
         return (
@@ -234,19 +236,21 @@ class PrivacyOdometer:
         """
         curve, item_relation = curve_and_relation(item, relation)
         cost = self._measure.filter_cost(
-            Composed.of([(checked_integer("count", count, "how many runs are charged"), curve)])
+            Composed.from_parts(
+                [(check_integer("count", count, "how many runs are charged"), curve)]
+            )
         )
         if cost is None:
             raise Unaffordable(
                 f"{type(curve).__name__} has no finite {self._measure.words}. Choose another order"
             )
-        with self._kept.locked() as (common, spent):
+        with self._kept.lock() as (common, spent):
             relation, total = (
                 common_relation(common, item_relation, begun=spent != NOTHING),
                 spent.plus(cost),
             )
             if total.failure > self._failure:
-                remaining = of_unit(self._failure - spent.failure, FAILURE_UNIT)
+                remaining = multiple(self._failure - spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
                     f"{type(curve).__name__} may fail with probability"
                     f" {format_number(curve.delta0)}, but only {remaining} of failure remains."

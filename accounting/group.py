@@ -16,9 +16,9 @@ from typing import Any, cast, overload
 import numpy as np
 
 from accounting import curves
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.curves.base import Curve
-from accounting.curves.profile_table import as_table, sampled_profile
+from accounting.curves.profile_table import as_table, sample_profile
 from accounting.curves.sampled import MOST_EXACT
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
@@ -54,7 +54,7 @@ def group_privacy(curve: Curve | HasCurve, size: int) -> Curve | Guarantee:
         >>> acc.group_privacy(acc.PureDP(epsilon=0.5), 3).epsilon(0.0)
         1.5
     """
-    size = checked_integer("size", size, "how many neighboring steps apart the inputs are")
+    size = check_integer("size", size, "how many neighboring steps apart the inputs are")
     if not isinstance(curve, Curve):
         inner, relation = curve_and_relation(curve, None)
         return Guarantee(group_privacy(inner, size), cast(Relation, relation))
@@ -77,7 +77,7 @@ def _general(curve: Curve, size: int) -> Curve:
     other curve by its (epsilon, delta) guarantees.
     """
     if curve.delta0 > 0:
-        return _by_profile(curve, size)
+        return _group_profile(curve, size)
     guarantees: list[Curve] = (
         [] if math.isinf(curve.rho) else [curves.ZCDP(rho=product_up(size * size, curve.rho))]
     )
@@ -130,15 +130,15 @@ def _step(curve: Curve, orders: Floats) -> Floats:
     return np.where(later, cost, np.inf)
 
 
-def _by_profile(curve: Curve, size: int) -> Curve:
+def _group_profile(curve: Curve, size: int) -> Curve:
     points = [
-        (product_up(size, epsilon), _grown(delta, epsilon, size))
-        for epsilon, delta in sampled_profile(curve)
+        (product_up(size, epsilon), _group_delta(delta, epsilon, size))
+        for epsilon, delta in sample_profile(curve)
     ]
     return as_table(points, f"{type(curve).__name__} x {size}")
 
 
-def _grown(delta: float, epsilon: float, size: int) -> float:
+def _group_delta(delta: float, epsilon: float, size: int) -> float:
     """Return delta (1 + e^epsilon + ... + e^((size - 1) epsilon)), rounded up."""
     if delta == 0:
         return 0.0
@@ -152,7 +152,7 @@ def _grown(delta: float, epsilon: float, size: int) -> float:
 
 
 def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
-    delta = _grown(curve.failure, curve.epsilon0, size)
+    delta = _group_delta(curve.failure, curve.epsilon0, size)
     if delta >= 1:
         raise NoEquivalent(
             f"a group of {size} has no guarantee from {curve!r}, because its delta grows to"
@@ -161,7 +161,7 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     return curves.ApproxDP(epsilon=product_up(size, curve.epsilon0), delta=delta)
 
 
-def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
+def _group_sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
     """Return Renyi bounds for a group of sampled users along the path of all of them.
 
     For up to 16 users they are the exact pairs of their number in a sample. For more users, the
@@ -192,13 +192,13 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     ),
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=product_up(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
-    curves.Approximate: _by_profile,
-    curves.Composed: lambda curve, size: curves.Composed.of(
+    curves.Approximate: _group_profile,
+    curves.Composed: lambda curve, size: curves.Composed.from_parts(
         [(n, group_privacy(part, size)) for n, part in curve.parts]
     ),
     curves.ProvedFor: lambda curve, size: group_privacy(curve.curve, size),
-    curves.SampledGaussianDP: _sampled,
-    curves.SampledNoiseDP: _sampled,
+    curves.SampledGaussianDP: _group_sampled,
+    curves.SampledNoiseDP: _group_sampled,
     curves.Tighter: lambda curve, size: curves.tighter(
         *(group_privacy(member, size) for member in curve.curves)
     ),

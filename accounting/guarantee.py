@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, cast, final
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.curves import Composed, Curve
 from accounting.curves.composed import Parallel
 from accounting.errors import InvalidArgument, RelationMismatch
@@ -33,18 +33,18 @@ class Summable:
 
     @final
     def __mul__(self: HasCurve, count: int) -> Guarantee:
-        return Guarantee.of([(count, self)])
+        return Guarantee.from_parts([(count, self)])
 
     __rmul__ = __mul__
 
     @final
     def __add__(self: HasCurve, other: HasCurve) -> Guarantee:
-        return Guarantee.of([(1, self), (1, other)])
+        return Guarantee.from_parts([(1, self), (1, other)])
 
     @final
     def __radd__(self: HasCurve, other: object) -> Guarantee:
-        # sum() starts from the integer 0; a bare curve is refused by `of`.
-        return Guarantee.of(
+        # sum() starts from the integer 0; a bare curve is refused by `from_parts`.
+        return Guarantee.from_parts(
             [(1, self)]
             if isinstance(other, int) and other == 0
             else [(1, cast(HasCurve, other)), (1, self)]
@@ -86,7 +86,7 @@ class Guarantee(Summable):
                 "relation=None must be the relation that the curve was proved for,"
                 " 'add_remove' or 'replace_one'"
             )
-        _proved(self.curve, self.relation)
+        _check_relation(self.curve, self.relation)
 
     @property
     def uses_linf_only(self) -> bool:
@@ -110,7 +110,7 @@ class Guarantee(Summable):
         )
 
     @classmethod
-    def of(cls, items: Iterable[tuple[int, HasCurve]]) -> Self:
+    def from_parts(cls, items: Iterable[tuple[int, HasCurve]]) -> Self:
         """Return the composition of (count, mechanism or Guarantee) pairs.
 
         Raises:
@@ -122,7 +122,7 @@ class Guarantee(Summable):
         curves: list[tuple[int, Curve]] = []
         parts: list[tuple[int, Any]] = []
         for count, item in items:
-            times = checked_integer("count", count, "how many times a mechanism runs")
+            times = check_integer("count", count, "how many times a mechanism runs")
             curve, item_relation = curve_and_relation(item, None)
             relation = common_relation(relation, item_relation, begun=bool(curves))
             curves.append((times, curve))
@@ -139,7 +139,7 @@ class Guarantee(Summable):
                 " their neighbors differ. Configure every mechanism with unit='record', whose"
                 " cost covers a changed record"
             )
-        return cls(Composed.of(curves), relation, tuple(parts))
+        return cls(Composed.from_parts(curves), relation, tuple(parts))
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon (nats) at `delta`; see `Curve.epsilon`.
@@ -209,15 +209,17 @@ def curve_and_relation(
         RelationMismatch: the curve is not proved for that relation.
     """
     if isinstance(item, Curve):
-        return item, None if relation is None else _proved(item, same_relation(None, relation))
+        return item, None if relation is None else _check_relation(
+            item, same_relation(None, relation)
+        )
     if isinstance(getattr(item, "curve", None), Curve) and hasattr(item, "relation"):
-        return item.curve, _proved(item.curve, same_relation(relation, item.relation))
+        return item.curve, _check_relation(item.curve, same_relation(relation, item.relation))
     raise InvalidArgument(
         f"a {type(item).__name__} cannot be charged. Pass a Curve, or a mechanism that has one"
     )
 
 
-def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
+def _check_relation(curve: Curve, relation: Relation | None) -> Relation | None:
     if relation is not None and curve.proved_for not in (None, relation):
         raise RelationMismatch(
             f"{type(curve).__name__} is proved for relation={curve.proved_for!r} only, not for"

@@ -33,7 +33,7 @@ from accounting.numbers import (
     exact,
     float_down,
     float_up,
-    of_unit,
+    multiple,
     times_up,
     units_up,
 )
@@ -252,7 +252,7 @@ class SquaredMu(_Sum):
         return GaussianDP(mu=math.sqrt(total) * (1 + 1e-15))
 
     def odometer(self, budget: Limits) -> tuple[Decimal, Decimal]:
-        rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
+        rho = float(multiple(budget.capacity.main, MAIN_UNIT)) / 2
         return _odometer_of_rho(float_down(budget.conversion_delta), rho, Decimal("0.5"))
 
 
@@ -293,7 +293,7 @@ class RenyiDivergence(_Sum):
 
     def epsilon(self, spent: int, budget: Limits) -> float:
         # each nat of divergence is a nat of epsilon: what is left of one is left of the other
-        capacity = of_unit(budget.capacity.main, MAIN_UNIT)
+        capacity = multiple(budget.capacity.main, MAIN_UNIT)
         return float_up(spent, MAIN_UNIT, PRECISE.subtract(exact(budget.limit), capacity))
 
     def odometer(self, budget: Limits) -> tuple[Decimal, Decimal]:
@@ -350,7 +350,7 @@ def _releases_in(curve: Curve, release: Curve) -> int | None:
         return None
     if isinstance(release, Composed):  # a plan may be the release's own parts again and again
         count = -(-curve.parts[0][0] // release.parts[0][0])
-        return count if Composed.of([(count, release)]) == curve else None
+        return count if Composed.from_parts([(count, release)]) == curve else None
     if all(_is_covered(part, release) for _, part in curve.parts):
         return sum(count for count, _ in curve.parts)
     return None

@@ -81,7 +81,7 @@ def float_up(units: int, unit: Decimal, more: Decimal = _ZERO) -> float:
     return _up(_EXACT.fma(Decimal(units), unit, more))
 
 
-def of_unit(units: int, unit: Decimal) -> Decimal:
+def multiple(units: int, unit: Decimal) -> Decimal:
     """Return `units` of `unit`, exactly in every decimal context."""
     return _EXACT.multiply(Decimal(units), unit)
 

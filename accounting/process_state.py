@@ -17,7 +17,7 @@ T = TypeVar("T")
 class ProcessState(Generic[T]):
     """A state that must not be copied, such as that of a filter, a plan's draws or a session.
 
-    Copies would each spend the same budget. Replace `value` as a whole inside `locked`, so that an
+    Copies would each spend the same budget. Replace `value` as a whole inside `lock`, so that an
     interruption leaves either the old or the new state. A shallow copy of the owner shares the
     state; pickling and deep copies are refused.
 
@@ -36,7 +36,7 @@ class ProcessState(Generic[T]):
         self._process = os.getpid()
 
     @contextmanager
-    def locked(self) -> Iterator[T]:
+    def lock(self) -> Iterator[T]:
         """Yield the state, to one thread at a time."""
         # Asked before the lock, which a thread that the fork left behind may hold for ever.
         if os.getpid() != self._process:

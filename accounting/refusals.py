@@ -11,9 +11,9 @@ from accounting.calibration import calibrate_count
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, Cost
 from accounting.curves import Curve
 from accounting.errors import AccountingError
-from accounting.numbers import of_unit
+from accounting.numbers import multiple
 from accounting.remaining import Remaining, share_in_words
-from accounting.wording import rounded
+from accounting.wording import round_to
 
 
 class BudgetExceeded(AccountingError):
@@ -75,15 +75,15 @@ def shortfall(budget: Budget, spent: Cost, cost: Cost, where: str) -> str:
     remaining, capacity = budget.capacity.minus(spent), budget.capacity
     short = []
     if cost.main > remaining.main and budget.measure.is_counted:
-        need, rest = (f"{of_unit(part, MAIN_UNIT):,.0f}" for part in (cost.main, remaining.main))
+        need, rest = (f"{multiple(part, MAIN_UNIT):,.0f}" for part in (cost.main, remaining.main))
         short.append(f"{need} of the releases declared for {where} and {rest} are left")
     elif cost.main > remaining.main:
         need = share_in_words(cost.main, capacity.main, ROUND_CEILING)
         rest = share_in_words(remaining.main, capacity.main, ROUND_FLOOR)
         short.append(f"{need} of the budget of {where} and {rest} is left")
     if cost.failure > remaining.failure:
-        need = rounded(of_unit(cost.failure, FAILURE_UNIT), ROUND_CEILING, 4)
-        rest = rounded(of_unit(remaining.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
+        need = round_to(multiple(cost.failure, FAILURE_UNIT), ROUND_CEILING, 4)
+        rest = round_to(multiple(remaining.failure, FAILURE_UNIT), ROUND_FLOOR, 4)
         short.append(f"a failure probability (delta0) of {need} from {where} and {rest} is left")
     return "; and ".join(short)
 
@@ -98,7 +98,7 @@ def _remedies(remaining: Remaining, cost: Cost, fit: int) -> Iterator[str]:
         most = share_in_words(unspent.main, budget.capacity.main, ROUND_FLOOR)
         yield f"Use a smaller epsilon or more noise: at most {most} of the budget in all"
     if unspent.main and cost.failure > unspent.failure:
-        most = rounded(of_unit(unspent.failure, FAILURE_UNIT), ROUND_FLOOR)
+        most = round_to(multiple(unspent.failure, FAILURE_UNIT), ROUND_FLOOR)
         yield (
             f"Lower the mechanism's delta to a failure probability of at most {most} in all."
             " More noise does not help, but releases=N gives each of N releases an equal part"
@@ -112,12 +112,12 @@ def _remedies(remaining: Remaining, cost: Cost, fit: int) -> Iterator[str]:
         yield (
             "A declared budget cannot be raised, so declare another dataset, but only for new data"
         )
-    if (new := _for_new_rows(budget, remaining.curve)) is not None:
+    if (new := _new_data_remedy(budget, remaining.curve)) is not None:
         yield new
 
 
 @lru_cache(maxsize=64)
-def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
+def _new_data_remedy(budget: Budget, curve: Curve | None) -> str | None:
     """Return the releases that a new dataset with the same (epsilon, delta) pays for, in words.
 
     It is stated one by one, as one plan, and for a budget declared for such releases.

@@ -18,18 +18,12 @@ from typing import Any, Literal, final
 
 from accounting.budget import Budget, greatest
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
-from accounting.curves import (
-    ApproxDP,
-    Approximate,
-    Curve,
-    PureDP,
-    zero,
-)
+from accounting.curves import ApproxDP, Approximate, Curve, PureDP, zero
 from accounting.errors import Unaffordable
 from accounting.measures import Measure
-from accounting.numbers import PRECISE, exact, float_down, float_up, of_unit, product_up, sum_up
+from accounting.numbers import PRECISE, exact, float_down, float_up, multiple, product_up, sum_up
 from accounting.sections import Section, Sectioned
-from accounting.wording import format_number, percent_up, rounded
+from accounting.wording import format_number, percent_up, round_to
 
 MOST_RUNS = 10**12
 _MAIN, _FAILURE = "the budget", "failure probability (delta0)"
@@ -140,11 +134,11 @@ class Remaining(Sectioned):
         if self.spent == NOTHING:
             spent = "nothing"
         elif math.isfinite(epsilon):
-            spent = f"epsilon {rounded(exact(epsilon), ROUND_CEILING, 4)}" + (
+            spent = f"epsilon {round_to(exact(epsilon), ROUND_CEILING, 4)}" + (
                 f", delta {format_number(delta)}" if delta else ""
             )
         else:
-            spent = f"rho {rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+            spent = f"rho {round_to(multiple(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
         share = percent_up(max(self.used))
         return {
             "budget": limits_in_words(self.budget),
@@ -233,12 +227,12 @@ class Remaining(Sectioned):
     @property
     def main(self) -> float:
         """The remaining amount of the budget's measure (nats, mu^2 or releases), rounded down."""
-        return float_down(of_unit(self._rest.main, MAIN_UNIT))
+        return float_down(multiple(self._rest.main, MAIN_UNIT))
 
     @property
     def failure(self) -> float:
         """The remaining failure probability, rounded down."""
-        return float_down(of_unit(self._rest.failure, FAILURE_UNIT))
+        return float_down(multiple(self._rest.failure, FAILURE_UNIT))
 
     @property
     def used(self) -> tuple[float, float]:
@@ -276,7 +270,7 @@ class Remaining(Sectioned):
         None if `epsilon` is not stated for this budget.
         """
         odometer = self.measure.odometer(self.budget)
-        return None if odometer is None else float_down(of_unit(self._rest.main, odometer[1]))
+        return None if odometer is None else float_down(multiple(self._rest.main, odometer[1]))
 
     @property
     def delta(self) -> float:
@@ -295,7 +289,7 @@ class Remaining(Sectioned):
         """
         if (each := self.measure.mu_squared) is None:
             return None
-        least = of_unit(max(0, self._rest.main - 1), MAIN_UNIT)
+        least = multiple(max(0, self._rest.main - 1), MAIN_UNIT)
         return math.sqrt(each * float_down(least)) * _INWARD
 
     # -- in releases -------------------------------------------------------------------------------
@@ -432,7 +426,7 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     A failure probability is given as such, all else as a share of the budget, never of epsilon.
     """
     if of == _FAILURE:
-        return f"{rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
+        return f"{round_to(multiple(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     return f"{share_in_words(amount, whole, rounding)} of {of}"
 
 
@@ -440,13 +434,13 @@ def share_in_words(amount: int, whole: int, rounding: str) -> str:
     """Return an amount as a share of the whole, in percent to three digits."""
     if whole == 0:
         return "none" if amount == 0 else "more than all"
-    return f"{rounded(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 3)}%"
+    return f"{round_to(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 3)}%"
 
 
 # -- over periods ----------------------------------------------------------------------------------
 
 
-def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, float]:
+def sum_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, float]:
     """Return (epsilon, delta), rounded up, for a user with rows in all periods.
 
     Each period has its own budget, of which `totals` states the use. The result is the smaller
@@ -475,7 +469,7 @@ def over_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, fl
     return min(basic, (sum_up(joint, product_up(len(whole), budget.limit)), min(1.0, delta)))
 
 
-def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
+def periods_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
     """Return the sum over periods as a sentence; `window` is the name of a period."""
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
@@ -485,8 +479,8 @@ def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> 
         )
     words = (
         f"for a user whose rows lie in {of}, the cost is epsilon"
-        f" {rounded(exact(epsilon), ROUND_CEILING, 4)}"
+        f" {round_to(exact(epsilon), ROUND_CEILING, 4)}"
     )
     return (
-        words + (f", delta {rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
+        words + (f", delta {round_to(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
     )

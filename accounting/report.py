@@ -42,11 +42,11 @@ from accounting.page.spent import (
 )
 from accounting.page.templates import asset, template
 from accounting.relations import WORDS
-from accounting.remaining import Remaining, Totals, in_all_in_words, limits_in_words, over_periods
+from accounting.remaining import Remaining, Totals, limits_in_words, periods_in_words, sum_periods
 from accounting.risk import Risk
 from accounting.sections import Section
 from accounting.strict_json import read_json
-from accounting.wording import at_most, format_number, in_words, percent_up, rounded_up
+from accounting.wording import format_number, format_upper_bound, in_words, percent_up, round_up
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
@@ -173,11 +173,11 @@ def _section(
         "window": dataset.window,
         "windowed": windowed,
         "tiles": _tiles(dataset, fullest, entries),
-        "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
+        "risk": Risk.from_curve(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
         "periods": (
             [
-                (account.account, _bar(account), at_most(account.as_charged[0]))
+                (account.account, _bar(account), format_upper_bound(account.as_charged[0]))
                 for account in latest_periods
             ]
             if windowed
@@ -201,8 +201,8 @@ def _section(
             for delta in sorted({*deltas, own} - {0.0}, reverse=True)
         ],
         "composed": summary.curves is not None,
-        "curves": _by_curve(summary.curves or {}, proofs),
-        "labels": [(share.label, f"{share.runs:,}", rounded_up(share.main)) for share in shares],
+        "curves": _curve_rows(summary.curves or {}, proofs),
+        "labels": [(share.label, f"{share.runs:,}", round_up(share.main)) for share in shares],
         "unit": budget.measure.unit,
         "latest": [_line(entry, proofs) for entry in entries],
         "entries": summary.entries,
@@ -223,7 +223,7 @@ def _promise(dataset: Dataset) -> str:
             else ""
         )
     else:
-        factor = rounded_up(math.exp(min(budget.limit, 700.0)), 3)
+        factor = round_up(math.exp(min(budget.limit, 700.0)), 3)
         bound = f"by a factor of at most e^ε = {factor} (ε = {format_number(budget.limit)})"
         bound += (
             f", and by δ = {format_number(budget.delta)} on top of that" if budget.delta else ""
@@ -256,7 +256,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
             f"at most {limits_in_words(dataset.most_per_release)}, unless it states a reason",
         )
     if dataset.window != "whole" and summary.totals:  # what somebody faces who is in all periods
-        epsilon, delta = over_periods(dataset.budget, summary.totals)
+        epsilon, delta = sum_periods(dataset.budget, summary.totals)
         limit = (
             "no limit is declared"
             if dataset.most_in_all is None
@@ -265,7 +265,7 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
         if math.isfinite(epsilon):
             yield (
                 "All periods together",
-                f"{in_all_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}",
+                f"{periods_in_words(epsilon, delta, len(summary.totals), dataset.window)}; {limit}",
             )
     yield "Rows", dataset.data_period or "not stated"
     yield "Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"
@@ -414,7 +414,11 @@ def _seconds(at: str) -> float:
 
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
-    whole = "none stated" if (epsilon := whole_epsilon(budget, delta)) is None else at_most(epsilon)
+    whole = (
+        "none stated"
+        if (epsilon := whole_epsilon(budget, delta)) is None
+        else format_upper_bound(epsilon)
+    )
     bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
     if not bounds:
         return [format_number(delta), "not computed" if curves is None else "0", "", "", whole]
@@ -425,7 +429,7 @@ def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) ->
         else "the failure probability exceeds this δ"
     )
     order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
-    return [format_number(delta), at_most(worst.value), route, order, whole]
+    return [format_number(delta), format_upper_bound(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:
@@ -439,7 +443,7 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
     return best_epsilon(curve, delta).value if delta > budget.delta else None
 
 
-def _by_curve(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
+def _curve_rows(curves: Mapping[str, Curve], proofs: Proofs) -> list[tuple[str, str, list[str]]]:
     """Return every charged curve, listed or not, with its count and theorems."""
     runs: Counter[str] = Counter()
     for composed in curves.values():
@@ -454,7 +458,7 @@ def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
     opens, costs = entry.opens, entry.opens or entry.action == "void"
     return {
         "entry": entry,
-        "step": _declared(entry) if entry.action == "quota" else _STEPS.get(entry.action),
+        "step": _describe_quota(entry) if entry.action == "quota" else _STEPS.get(entry.action),
         "what": "" if entry.action in _STEPS else in_words(entry.mechanism or entry.curve),
         "proofs": theorems_of((entry.mechanism, entry.curve), proofs) if opens else [],
         "behalf": ", ".join(
@@ -469,7 +473,7 @@ def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
     }
 
 
-def _declared(entry: Entry) -> str:
+def _describe_quota(entry: Entry) -> str:
     try:
         quota = Quota.model_validate_json(entry.quota or "")
     except AccountingError:
@@ -481,10 +485,10 @@ def _declared(entry: Entry) -> str:
 @cache
 def curve_proofs() -> Proofs:
     """Return the theorems cited by every kind of curve."""
-    return {kind: cited_by(member) for kind, member in CURVES.members().items()}
+    return {kind: cited_theorems(member) for kind, member in CURVES.members().items()}
 
 
-def cited_by(member: type) -> tuple[str, ...]:
+def cited_theorems(member: type) -> tuple[str, ...]:
     """Return the theorems that a docstring cites, in order."""
     text = " ".join((inspect.getdoc(member) or "").split())
     return tuple(

@@ -21,7 +21,7 @@ import numpy as np
 
 from accounting.arguments import quote
 from accounting.convert.bounds import ConvertibleCurve, best_delta, best_epsilon, deltas_near
-from accounting.convert.renyi import of_response
+from accounting.convert.renyi import response_divergence
 from accounting.errors import InvalidArgument, missing_extra
 from accounting.numbers import SUM_UP, Floats, next_up
 from accounting.relations import Relation
@@ -112,7 +112,7 @@ def _advantage_by_renyi(curve: HashableCurve) -> float:
     low, high = math.log(_LEAST), math.log(_MOST)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        ruled_out = np.any(of_response(np.array(math.exp(middle)), orders) > most)
+        ruled_out = np.any(response_divergence(np.array(math.exp(middle)), orders) > most)
         low, high = (low, middle) if ruled_out else (middle, high)
     return math.tanh(math.exp(high) / 2) * SUM_UP if high < math.log(_MOST) else 1.0
 
@@ -266,7 +266,7 @@ class Risk:
     found: float
 
     @classmethod
-    def of(cls, curve: HashableCurve, fpr: float = 0.01) -> Risk:
+    def from_curve(cls, curve: HashableCurve, fpr: float = 0.01) -> Risk:
         """Return the risk of a curve at a false positive rate.
 
         Raises:
@@ -289,12 +289,12 @@ class Risk:
         )
         return (
             f"Suppose an attacker accepts {accepted} per 100 {absent}. They can then identify at"
-            f" most {_of_100(self.found)} of every 100 {present}; guessing identifies"
+            f" most {_per_100(self.found)} of every 100 {present}; guessing identifies"
             f" {100 * self.fpr:g}"
         )
 
 
-def _of_100(share: float) -> str:
+def _per_100(share: float) -> str:
     value = 100 * share
     rounded = Context(prec=2 if value < 99 else 4, rounding=ROUND_CEILING).create_decimal(
         Decimal(repr(value * (1 - 1e-12)))

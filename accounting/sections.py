@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from accounting.wording import at_most, format_number, printable
+from accounting.wording import format_number, format_upper_bound, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ class Section:
     left: Sequence[str] = ()
     narrow: Sequence[str] = ()
 
-    def spelled(self, spell: Callable[[str], str]) -> Self:
+    def spell(self, spell: Callable[[str], str]) -> Self:
         """Return a copy whose cells and words are text as `spell` writes it."""
 
         def text(part: Any) -> Any:
@@ -73,7 +73,7 @@ def cost_section(
     title: str, facts: Sequence[tuple[str, object]], epsilon: Callable[[float], float]
 ) -> Section:
     """Return a section with the epsilons at usual deltas, rounded up."""
-    rows = [(format_number(delta), at_most(epsilon(delta))) for delta in _DELTAS]
+    rows = [(format_number(delta), format_upper_bound(epsilon(delta))) for delta in _DELTAS]
     return Section(title, facts, ["at \u03b4", "\u03b5 (nats)"], rows)
 
 
@@ -81,7 +81,7 @@ def as_html(sections: Iterable[Section]) -> str:
     """Return HTML for a notebook, without scripts. Tables show at most 60 rows."""
     from accounting.page.templates import asset, template
 
-    printable_sections = [section.spelled(printable) for section in sections]
+    printable_sections = [section.spell(printable) for section in sections]
     return template("accounting.page", "card.html").render(
         sections=printable_sections, most=_MOST_ROWS, style=asset("accounting.page", "card.css")
     )
@@ -94,7 +94,7 @@ def write(sections: Iterable[Section], console: Console) -> None:
     from rich.text import Text
 
     words = partial(Column, overflow="fold")
-    for place, section in enumerate(each.spelled(printable) for each in sections):
+    for place, section in enumerate(each.spell(printable) for each in sections):
         if place:
             console.print()
         if section.title:

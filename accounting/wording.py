@@ -53,7 +53,7 @@ def in_words(text: str | None) -> str:
 def _object(data: dict[str, Any], depth: int) -> str:
     kind = str(data.get("kind", "")).replace("_", " ")
     if kind == "composed":
-        return _composed(data.get("parts"), depth)
+        return _composition(data.get("parts"), depth)
     rest = ", ".join(
         _field(name, value, depth)
         for name, value in data.items()
@@ -82,7 +82,7 @@ def _value(value: object, depth: int) -> str:
     return format_number(value) if isinstance(value, float) else str(value)
 
 
-def _composed(parts: object, depth: int) -> str:
+def _composition(parts: object, depth: int) -> str:
     if not isinstance(parts, list) or depth == 0:
         return "composition"
     pairs = [part for part in parts if isinstance(part, list) and len(part) == 2]
@@ -94,22 +94,22 @@ def _composed(parts: object, depth: int) -> str:
     return summands + more or "nothing"
 
 
-def rounded_up(value: Decimal | float, digits: int = 4) -> str:
+def round_up(value: Decimal | float, digits: int = 4) -> str:
     """Return `value` to `digits` significant digits, rounded up."""
-    return rounded(value, ROUND_CEILING, digits)
+    return round_to(value, ROUND_CEILING, digits)
 
 
-def at_most(epsilon: float) -> str:
+def format_upper_bound(epsilon: float) -> str:
     """Return an upper bound, rounded up, or "none" if it is infinite."""
-    return f"\u2264 {rounded_up(epsilon)}" if math.isfinite(epsilon) else "none"
+    return f"\u2264 {round_up(epsilon)}" if math.isfinite(epsilon) else "none"
 
 
-def rounded_down(value: Decimal | float, digits: int = 4) -> str:
+def round_down(value: Decimal | float, digits: int = 4) -> str:
     """Return `value` to `digits` significant digits, rounded down."""
-    return rounded(value, ROUND_FLOOR, digits)
+    return round_to(value, ROUND_FLOOR, digits)
 
 
-def rounded(value: Decimal | float, rounding: str, digits: int = 6) -> str:
+def round_to(value: Decimal | float, rounding: str, digits: int = 6) -> str:
     """Return `value` to `digits` significant digits, with a rounding mode of `decimal`.
 
     The mode is ROUND_CEILING or ROUND_FLOOR.
@@ -132,5 +132,5 @@ def format_number(value: float, digits: int = 6) -> str:
 
 def percent_up(share: float) -> str:
     """Return a share in percent to three digits, rounded up; 100% only if all is used."""
-    words = rounded_up(Decimal(repr(float(share))).scaleb(2, Context(prec=30)), 3)
+    words = round_up(Decimal(repr(float(share))).scaleb(2, Context(prec=30)), 3)
     return "over 99.9%" if words == "100" and share < 1 else f"{words}%"

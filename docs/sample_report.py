@@ -10,7 +10,7 @@ from typing import Any
 
 import accounting as acc
 import dpselect as dps
-from accounting.report import cited_by, write_report
+from accounting.report import cited_theorems, write_report
 from dpselect.mechanisms import members
 
 
@@ -25,7 +25,7 @@ def write(app: Any, failed: Exception | None) -> None:
 def report(page: Path) -> None:
     """Four weekly top tens of two datasets."""
     weekly = dps.LimitedDomain(k=10, kbar=100, epsilon=0.01, delta=1e-8)
-    proofs = {kind: cited_by(member) for kind, member in members().items()}
+    proofs = {kind: cited_theorems(member) for kind, member in members().items()}
     with (
         TemporaryDirectory() as folder,
         acc.Ledger.open(f"sqlite:///{folder}/sample.db") as ledger,

@@ -105,31 +105,31 @@ class HazardNoise(Frozen, Noise, ABC):
         return np.zeros_like(z)  # the weakest bound: no draw of `CanonicalTopK` needs a better one
 
     def _pdf(self, z: Floats) -> Floats:
-        return _rounded(self.pdf_ball, z, {-np.inf: 0.0, np.inf: 0.0})
+        return _evaluate(self.pdf_ball, z, {-np.inf: 0.0, np.inf: 0.0})
 
     def _cdf(self, z: Floats) -> Floats:
-        return _rounded(lambda x: 1 - self.sf_ball(x), z, {self.lower: 0.0, np.inf: 1.0})
+        return _evaluate(lambda x: 1 - self.sf_ball(x), z, {self.lower: 0.0, np.inf: 1.0})
 
     def _sf(self, z: Floats) -> Floats:
-        return _rounded(self.sf_ball, z, {self.lower: 1.0, np.inf: 0.0})
+        return _evaluate(self.sf_ball, z, {self.lower: 1.0, np.inf: 0.0})
 
     def _log_cdf(self, z: Floats) -> Floats:
         ends = {self.lower: -np.inf, np.inf: 0.0}
-        return _rounded(lambda x: (-self.sf_ball(x)).log1p(), z, ends)
+        return _evaluate(lambda x: (-self.sf_ball(x)).log1p(), z, ends)
 
     def _quantile(self, u: Floats) -> Floats:
-        return _rounded(lambda x: self.isf_ball(1 - x), u, {0.0: self.lower, 1.0: np.inf})
+        return _evaluate(lambda x: self.isf_ball(1 - x), u, {0.0: self.lower, 1.0: np.inf})
 
     def _isf(self, q: Floats) -> Floats:
-        return _rounded(self.isf_ball, q, {0.0: np.inf, 1.0: self.lower})
+        return _evaluate(self.isf_ball, q, {0.0: np.inf, 1.0: self.lower})
 
     def _log_quantile(self, log_u: Floats) -> Floats:
         ends = {-np.inf: self.lower, 0.0: np.inf}
-        return _rounded(lambda x: self.isf_ball(-x.expm1()), log_u, ends)
+        return _evaluate(lambda x: self.isf_ball(-x.expm1()), log_u, ends)
 
     def _log_isf(self, log_q: Floats) -> Floats:
         ends = {-np.inf: np.inf, 0.0: self.lower}
-        return _rounded(lambda x: self.isf_ball(x.exp()), log_q, ends)
+        return _evaluate(lambda x: self.isf_ball(x.exp()), log_q, ends)
 
 
 def _apart(value: arb, expected: arb, relative: arb) -> bool:
@@ -137,7 +137,7 @@ def _apart(value: arb, expected: arb, relative: arb) -> bool:
     return not abs(value - expected) <= relative * abs(expected)
 
 
-def _rounded(formula: _Ball, x: Floats, ends: Mapping[float, float]) -> Floats:
+def _evaluate(formula: _Ball, x: Floats, ends: Mapping[float, float]) -> Floats:
     """Return a function of balls at floats, elementwise, with its limits at some ends."""
 
     def value_at(value: float) -> float:

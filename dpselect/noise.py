@@ -46,7 +46,7 @@ def log1mexp(x: Floats) -> Floats:
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
-def widened(low: Floats, high: Floats, share: float) -> tuple[Floats, Floats]:
+def widen(low: Floats, high: Floats, share: float) -> tuple[Floats, Floats]:
     """Return bounds moved apart, each by a share of 1 + its size."""
     return low - share * (1.0 + np.abs(low)), high + share * (1.0 + np.abs(high))
 
@@ -171,7 +171,7 @@ class Noise(ABC):
         """
         with np.errstate(all="ignore"):
             lower, upper = self._isf(high), self._isf(low)
-        return widened(lower, upper, _ALLOWANCE)
+        return widen(lower, upper, _ALLOWANCE)
 
     @abstractmethod
     def isf_ball(self, q: arb) -> arb:
@@ -559,7 +559,7 @@ ThresholdNoise = Literal["exponential", "laplace", "gaussian"]
 GapNoise = Literal["gumbel", "gaussian"]
 
 
-def by_name(name: NoiseName | Noise) -> Noise:
+def noise_of(name: NoiseName | Noise) -> Noise:
     """Return the distribution of that name; raises `InvalidNoiseArgument` for any other string.
 
     A distribution is returned as it is.

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.selection import Label, label_key
@@ -230,7 +230,7 @@ class Scores:
         """True if positions would show something private, so that only labels are released."""
         return self._names is not None or (self.domain == "observed" and self.labels is not None)
 
-    def named(self, positions: Sequence[int]) -> list[Label] | None:
+    def labels_at(self, positions: Sequence[int]) -> list[Label] | None:
         """Return the labels of these candidates, or None if positions are their names."""
         if self._names is None:
             return None if self.labels is None else [self.labels[place] for place in positions]
@@ -244,7 +244,7 @@ class Scores:
         place_of = {label: place for place, label in listed}
         return [place_of[label] for label in labels]
 
-    def at(self, positions: Sequence[int]) -> Numbers:
+    def values_at(self, positions: Sequence[int]) -> Numbers:
         """Return the scores of these candidates, (n,). Grouped scores are not expanded."""
         if self._multiplicities is None:
             return self._values[positions]
@@ -259,7 +259,7 @@ class Scores:
                 " mechanism expands them. Give it fewer"
             )
 
-    def ranked(self, count: int) -> tuple[Integers, Numbers]:
+    def rank(self, count: int) -> tuple[Integers, Numbers]:
         """Return positions and values of the `count` highest scores, highest first.
 
         Fewer if there are fewer. Ties are broken by position in a public domain and by label in an
@@ -270,7 +270,7 @@ class Scores:
             InvalidScores: as for `dense`.
         """
         values = self.dense()
-        count = checked_integer(
+        count = check_integer(
             "count", count, "the number of highest scores to return", error=InvalidRequest
         )
         places = _highest(values, count, self._tie_rank)
@@ -312,7 +312,7 @@ def _require_looked_up(second: object, labels: object) -> None:
         )
 
 
-def _of(labels: Sequence[Label], scores: Scores) -> Scores:
+def _check_look(labels: Sequence[Label], scores: Scores) -> Scores:
     """Return the scores of a look, if it was at these candidates."""
     if scores.labels != tuple(labels) or scores.domain != "public":
         raise InvalidScores(
@@ -376,11 +376,13 @@ class SecondLook:
             InvalidScores: they are not for these labels in a public domain.
             SensitivityMismatch: they declare more than this look's `sensitivity`.
         """
-        scores = _of(labels, self.score(list(labels)))
+        scores = _check_look(labels, self.score(list(labels)))
         self.sensitivity.require(scores.sensitivity)
         return scores
 
-    def counted(self, labels: Sequence[Label], sensitivity: Sensitivity) -> tuple[Scores, float]:
+    def count_candidates(
+        self, labels: Sequence[Label], sensitivity: Sensitivity
+    ) -> tuple[Scores, float]:
         """Return scores of these candidates with users clipped among them, and the clipped total.
 
         Args:
@@ -393,14 +395,14 @@ class SecondLook:
         if self.count is None:
             raise InvalidScores("this second look cannot count. Give SecondLook(..., count=)")
         scores, lost = self.count(list(labels))
-        sensitivity.require(_of(labels, scores).sensitivity)
+        sensitivity.require(_check_look(labels, scores).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores(
                 "the second look returned no number >= 0 for the total that the clip takes away"
             )
         return scores, float(lost)
 
-    def weighed(self, labels: Sequence[Label], norm: float) -> Floats:
+    def weigh_candidates(self, labels: Sequence[Label], norm: float) -> Floats:
         """Return (n,) **private** sums of users' weights of these candidates, in score units.
 
         The weights are those of `weigh` above.
@@ -432,7 +434,7 @@ def _highest(values: Numbers, count: int, tie_rank: Integers | None) -> Integers
     if count >= len(values):
         candidates = np.arange(len(values))
     else:
-        bound = _reached(values, count)
+        bound = _reached_bound(values, count)
         above = np.flatnonzero(values > bound)
         if len(above) >= count:
             top = values[above]
@@ -444,7 +446,7 @@ def _highest(values: Numbers, count: int, tie_rank: Integers | None) -> Integers
     return candidates[np.lexsort((-ties, values[candidates]))[::-1]].astype(np.int64)
 
 
-def _reached(values: Numbers, count: int) -> Any:
+def _reached_bound(values: Numbers, count: int) -> Any:
     """Return a bound that at least `count` values reach and not very many exceed.
 
     It is the bound of the best of many blocks.
@@ -497,7 +499,7 @@ def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbe
             "values contain a negative number: counts are >= 0; for other scores pass"
             " kind='utilities'"
         )
-    return _sealed(numbers)
+    return _seal(numbers)
 
 
 def _unwritable(array: NDArray[np.generic]) -> bool:
@@ -510,7 +512,7 @@ def _unwritable(array: NDArray[np.generic]) -> bool:
     return owner is None or (isinstance(owner, bytes | memoryview) and memoryview(owner).readonly)
 
 
-def _sealed(numbers: Numbers) -> Numbers:
+def _seal(numbers: Numbers) -> Numbers:
     """Return the same numbers behind a read-only buffer, which no flag makes writable again."""
     buffer: Any = np.ascontiguousarray(numbers)
     sealed: Any = np.frombuffer(memoryview(buffer).toreadonly(), dtype=numbers.dtype)
@@ -547,7 +549,7 @@ def _multiplicities(multiplicities: ArrayLike, groups: int) -> Integers:
     array = np.asarray(multiplicities)
     if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
         raise InvalidScores("multiplicities must be integers >= 1, one per value")
-    return _sealed(_exactly(array)).astype(np.int64, copy=False)
+    return _seal(_exactly(array)).astype(np.int64, copy=False)
 
 
 def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[Label, ...]:

@@ -73,7 +73,7 @@ class Outcome:
         named = items if self.groups is None else tuple(zip(self.groups, items, strict=True))
         return named if self.ordered else frozenset(named)
 
-    def seen(self, edges: Floats, places: tuple[int, ...]) -> Hashable:
+    def discretize(self, edges: Floats, places: tuple[int, ...]) -> Hashable:
         """Return the items, and the cell between `edges` of each of the values at these places."""
         if self.values is None or not places:
             return self.chosen
@@ -160,9 +160,9 @@ class Selection(Frozen, Sectioned):
         places: dict[Label, list[int]] = {}
         for place, group in enumerate(self.groups):
             places.setdefault(group, []).append(place)
-        return {group: self._of(own_places) for group, own_places in places.items()}
+        return {group: self._take(own_places) for group, own_places in places.items()}
 
-    def _of(self, places: list[int]) -> Self:
+    def _take(self, places: list[int]) -> Self:
         """Return the selection at these places, complete as far as is known."""
         columns = {
             name: None if column is None else tuple(column[place] for place in places)
@@ -420,7 +420,7 @@ def _arrow(columns: dict[str, tuple[Any, ...]]) -> Any:
     )
     return arrow.table(
         [
-            arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name)
+            arrow.array(cells, types[name]) if name in types else _parse_labels(arrow, cells, name)
             for name, cells in columns.items()
         ],
         names=list(columns),
@@ -435,7 +435,7 @@ def _import_extra(module: str, extra: str) -> Any:
         raise missing_extra(f"this table needs {module}", extra) from None
 
 
-def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
+def _parse_labels(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
     """Return labels as integers if all are, and as text otherwise."""
     fitting: Mapping[Any, tuple[int, int]] = {
         arrow.int64(): (-(2**63), 2**63),

@@ -91,7 +91,7 @@ class Sensitivity(Frozen):
         if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)
         return cls(
-            l0=None if items_per_user is None else 2 * _checked(items_per_user),
+            l0=None if items_per_user is None else 2 * _check_items(items_per_user),
             relation=relation,
             uniform=True,
         )
@@ -168,7 +168,7 @@ class Sensitivity(Frozen):
             )
         if items_per_user is None:
             return cls(linf=fraction_up(spread), relation="replace_one")
-        items = _checked(items_per_user)
+        items = _check_items(items_per_user)
         l2 = sqrt_up(items * max(spread**2, 2 * most**2))
         return cls(
             linf=fraction_up(spread),
@@ -235,7 +235,7 @@ class Sensitivity(Frozen):
 
         inf if nothing bounds it.
         """
-        touched = self._touched(count)
+        touched = self._changed_scores(count)
         bounds = [math.inf if touched is None else fraction_up(touched * Fraction(self.linf))]
         if self.l1 is not None:
             bounds.append(self.l1)
@@ -248,7 +248,7 @@ class Sensitivity(Frozen):
 
         Of all scores if None. inf if nothing bounds it.
         """
-        touched = self._touched(count)
+        touched = self._changed_scores(count)
         bounds = [math.inf if touched is None else sqrt_up(touched * Fraction(self.linf) ** 2)]
         if self.l1 is not None:
             bounds.append(sqrt_up(Fraction(self.l1) * Fraction(self.linf)))
@@ -256,7 +256,7 @@ class Sensitivity(Frozen):
             bounds.append(self.l2)
         return min(bounds)
 
-    def _touched(self, count: int | None) -> int | None:
+    def _changed_scores(self, count: int | None) -> int | None:
         numbers = [number for number in (count, self.l0) if number is not None]
         return min(numbers) if numbers else None
 
@@ -327,7 +327,7 @@ def _end(field: str, value: object) -> Fraction:
     raise InvalidMechanism(f"{field}={quote(value)} must be a finite number, with low <= 0 < high")
 
 
-def _checked(items: int) -> int:
+def _check_items(items: int) -> int:
     """Return an integer >= 1, or raise the error of a wrong bound on one user's items."""
     return Sensitivity(l0=items).l0 or 1
 

@@ -226,7 +226,7 @@ class Session:
                 was released.
         """
         if isinstance(whole := _whole(item), Mechanism):
-            _settled(whole, pay)
+            _cost_function(whole, pay)
         self._require_covered(item, _LATER)
         options: ChargeOptions = {**self._behalf, "count": count, "key": key}
         paid = self._ledger.check(
@@ -294,7 +294,7 @@ class Session:
                 nothing is released, and the charge stays.
         """
         _require_mechanism(mechanism).check(scores)
-        spent = _settled(mechanism, pay)
+        spent = _cost_function(mechanism, pay)
         return self.publish(
             mechanism,
             lambda: mechanism.select(scores),
@@ -318,7 +318,7 @@ class Session:
         """
         array = _require_mechanism(mechanism).check_many(matrix)
         self._require_covered(mechanism, array)
-        spent = _settled(mechanism, pay)
+        spent = _cost_function(mechanism, pay)
         return self._release(
             mechanism, len(array), notes, lambda _: (mechanism.select_many(array), None), spent
         )
@@ -346,11 +346,11 @@ class Session:
         """
         self._require_covered(item, scores)
 
-        def drawn(_: Receipt) -> tuple[T, str | None]:
+        def draw_and_keep(_: Receipt) -> tuple[T, str | None]:
             result = draw()
             return result, None if keep is None else keep(result)
 
-        return self._release(item, 1, notes, drawn, spent)
+        return self._release(item, 1, notes, draw_and_keep, spent)
 
     def resume(
         self,
@@ -439,7 +439,7 @@ class Session:
                 "a plan is one or more pairs (count, mechanism) with count >= 1, or a sum like 30 *"
                 " mechanism"
             )
-        item = Guarantee.of(parts)
+        item = Guarantee.from_parts(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
         receipt = self._ledger.reserve(
@@ -584,7 +584,7 @@ class Schedule:
         RepeatAndSelect._require_none_running()
         _require_mechanism(mechanism).check(scores)
         self._session._require_covered(mechanism, scores)
-        with self._kept.locked() as remaining:
+        with self._kept.lock() as remaining:
             if remaining[mechanism] < 1:
                 raise InvalidRequest(
                     f"the plan has no remaining run of {mechanism!r}. Charge an unplanned run"
@@ -634,7 +634,9 @@ def _require_mechanism(item: object) -> Mechanism:
     return item
 
 
-def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections], Curve] | None:
+def _cost_function(
+    mechanism: Mechanism, pay: Pay
+) -> Callable[[Selection | Selections], Curve] | None:
     """Return a function from a drawn release to its cost, or None if it costs the whole curve.
 
     Raises:
@@ -655,7 +657,7 @@ def _settled(mechanism: Mechanism, pay: Pay) -> Callable[[Selection | Selections
             mechanism.cost_of(selection)
             for selection in ([drawn] if isinstance(drawn, Selection) else drawn)
         )
-        return Composed.of([(times, curve) for curve, times in each.items()])
+        return Composed.from_parts([(times, curve) for curve, times in each.items()])
 
     return spent
 

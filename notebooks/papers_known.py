@@ -19,7 +19,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import NoiseName, noise_of
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "scores"
 DATASETS = ("NETFLIX", "SEARCHLOGS", "MEDCOST", "INCOME")
@@ -63,7 +63,7 @@ def one_shot(values: Any, k: int, noise: NoiseName, scale: float) -> float:
     """Exact probability that the k largest of values + scale * noise are the first k: an integral
     over the least of them.
     """
-    law = by_name(noise)
+    law = noise_of(noise)
     units = (values - values[k - 1]) / scale
     inside, (outside, ties) = units[:k], np.unique(units[k:], return_counts=True)
     low = max(law.lower, -40.0) if law.lower > -np.inf else -40.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from accounting.curves.base import CURVES
-from accounting.report import cited_by, theorem_texts
+from accounting.report import cited_theorems, theorem_texts
 from dpselect.mechanisms import members
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -102,6 +102,6 @@ def test_what_a_member_cites_is_a_theorem() -> None:
     that reports can name it.
     """
     kinds = {**CURVES.members(), **members()}
-    cited = {name for member in kinds.values() for name in cited_by(member)}
+    cited = {name for member in kinds.values() for name in cited_theorems(member)}
     assert len(cited) > 30
     assert [name for name, places in theorem_texts(cited) if not places] == []

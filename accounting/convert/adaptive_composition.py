@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.convert.pld.loss import Loss, Losses
-from accounting.convert.recursion import WIDEST, is_range, solved
+from accounting.convert.recursion import WIDEST, is_range, solve
 from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument
@@ -52,7 +52,7 @@ def adaptive_composition(
             "steps must be a list of curves or (Curve, count) pairs, not"
             f" {type(steps).__name__}. Put it in a list"
         )
-    checked_integer("cells", cells, "of the grid in one range")
+    check_integer("cells", cells, "of the grid in one range")
     target, steps_of, plan, bad = check_delta(delta), [], [], []
     for item in steps:
         curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
@@ -60,12 +60,12 @@ def adaptive_composition(
             raise InvalidArgument(
                 f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}"
             )
-        if checked_integer("count", count, "how many times a step is repeated", least=0) > 0:
+        if check_integer("count", count, "how many times a step is repeated", least=0) > 0:
             losses = _losses(curve)
             steps_of.append((int(count), curve))
             bad.append((int(count), losses.added))
             plan += [(count * n, loss) for n, loss in losses.steps]
-    whole, added = Composed.of(steps_of), decimal_sum(bad)
+    whole, added = Composed.from_parts(steps_of), decimal_sum(bad)
     core_delta = math.nextafter(target - added, 0.0) if added else target
     if not plan or core_delta <= 0:
         return math.inf if max(added, whole.delta0) > target else whole.core_epsilon
@@ -79,7 +79,7 @@ def adaptive_composition(
     reach = min(whole.core_epsilon, renyi) if math.isfinite(renyi) else whole.core_epsilon
     negligible = max(core_delta * _TAIL / sum(count for count, _ in plan), 1e-300)
     interval = _interval(plan, cells)
-    epsilon = solved(
+    epsilon = solve(
         tuple(plan), interval, negligible, math.ceil(reach / interval) + 1
     ).epsilon_upper(core_delta)
     return min(epsilon, whole.core_epsilon) if whole.delta0 <= target else epsilon

@@ -94,9 +94,7 @@ def best_epsilon(curve: ConvertibleCurve, delta: float, *, thorough: bool = Fals
             iter(
                 (
                     best,
-                    Bound(
-                        recursion[0].epsilon_upper(_rounded_down(delta, recursion[1])), "adaptive"
-                    ),
+                    Bound(recursion[0].epsilon_upper(_round_down(delta, recursion[1])), "adaptive"),
                 )
             )
         )
@@ -127,7 +125,7 @@ def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], fl
     """
     near = min(epsilon, _INSIDE * curve.core_epsilon)
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
-    composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]
+    composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directions()]
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
 
@@ -173,12 +171,10 @@ def _epsilons(curve: ConvertibleCurve, delta: float) -> Iterator[Bound]:
     inside = curve.core_epsilon > 0 and delta > curve.delta0
     yield Bound(curve.core_epsilon if curve.delta0 <= delta else math.inf, _sum_of(curve))
     if inside:
-        renyi = rdp_to_epsilon(
-            _renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders
-        )
+        renyi = rdp_to_epsilon(_renyi(curve), _round_down(delta, curve.delta0), curve.table_orders)
         yield Bound(renyi.value, "rdp", renyi.order, renyi.at_edge)
     if delta > 0 and (losses := _composable(curve) if inside else _failing(curve)) is not None:
-        yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
+        yield Bound(max(pld_epsilon(way, delta) for way in losses.directions()), "pld")
     if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
         yield Bound(invert_profile(profile, delta), "profile")
 
@@ -192,7 +188,7 @@ def _deltas(curve: ConvertibleCurve, epsilon: float) -> Iterator[Bound]:
         yield Bound(value, "rdp", renyi.order, renyi.at_edge and value > LEAST_DELTA)
     if (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(
-            max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directed())), "pld"
+            max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directions())), "pld"
         )
     if inside and (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
@@ -202,7 +198,7 @@ def _sum_of(curve: ConvertibleCurve) -> Route:
     return "pure" if curve.delta0 == 0 else "basic"
 
 
-def _rounded_down(delta: float, delta0: float) -> float:
+def _round_down(delta: float, delta0: float) -> float:
     return max(math.nextafter(delta - delta0, 0.0), 5e-324) if delta0 else delta
 
 
@@ -242,7 +238,7 @@ def _recursion(curve: ConvertibleCurve, delta: float) -> tuple[Solution, float] 
     losses = curve.losses()
     if losses is None or losses.added >= delta:
         return None
-    solution = Solution.of_ranges(losses, _renyi(curve), curve.table_orders)
+    solution = Solution.from_ranges(losses, _renyi(curve), curve.table_orders)
     return None if solution is None else (solution, losses.added)
 
 

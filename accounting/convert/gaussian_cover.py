@@ -18,17 +18,17 @@ def pure_mu_squared(epsilon: float) -> float:
     """Squared shift (2 z)^2 with P[Z > z] = 1/(1 + e^epsilon), attained by randomized response."""
     if epsilon > _FAR / 2:
         return 8 * epsilon * FEW_UP
-    return _squared(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))
+    return _squared_width(math.tanh(epsilon / 2), 1 / (1 + math.exp(epsilon)))
 
 
 def laplace_mu_squared(epsilon: float) -> float:
     """Squared shift (2 z)^2 with P[Z > z] = exp(-epsilon/2)/2, attained by Laplace noise."""
     if epsilon > _FAR:
         return 4 * epsilon * FEW_UP
-    return _squared(-math.expm1(-epsilon / 2), math.exp(-epsilon / 2) / 2)
+    return _squared_width(-math.expm1(-epsilon / 2), math.exp(-epsilon / 2) / 2)
 
 
-def _squared(central: float, tail: float) -> float:
+def _squared_width(central: float, tail: float) -> float:
     """Return (2 z)^2 for the z with P[|Z| <= z] = central and P[Z > z] = tail.
 
     Both probabilities are accurate to a few ulps.

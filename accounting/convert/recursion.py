@@ -38,7 +38,7 @@ _BEYOND = 1e-4  # share of it that is left beyond the grid
 _TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
-def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
+def _pad(values: Floats, interval: float, left: int, right: int) -> Floats:
     """Return `values` with `left` entries before and `right` entries after them."""
     padded = np.concatenate([values, np.full(right, values[-1])])
     reach = np.concatenate([padded, np.full(max(0, left + 1 - len(padded)), values[-1])])[left:0:-1]
@@ -80,19 +80,19 @@ class RangeStep:
     def upper(self, values: Floats) -> Floats:
         """Return bounds (n,) on delta_{j-1} from bounds (n,) on delta_j."""
         zero = math.ceil(self.width / self.interval) + 2
-        padded = _extended(values, self.interval, zero, zero)
+        padded = _pad(values, self.interval, zero, zero)
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
         best, count = values.copy(), max(1, _CACHED // len(values))
         for first in range(0, len(self._pieces.back), count):
             block = _Pieces._make(part[first : first + count] for part in self._pieces)
-            np.maximum(best, self._raised(windows, block, zero).max(axis=0), out=best)
+            np.maximum(best, self._piece_maxima(windows, block, zero).max(axis=0), out=best)
         return np.minimum(1.0, best * UP)
 
     @cached_property
     def _pieces(self) -> _Pieces:
         return _pieces(self.width, self.interval)
 
-    def _raised(self, windows: Floats, piece: _Pieces, zero: int) -> Floats:
+    def _piece_maxima(self, windows: Floats, piece: _Pieces, zero: int) -> Floats:
         """Return the exact maximum over each piece. Theorem D2.
 
         The mean over a piece is const - k1 u - k2/u.
@@ -155,7 +155,7 @@ class PairStep:
     infinity: float
 
     @staticmethod
-    def of(loss: Loss, interval: float, negligible: float) -> PairStep:
+    def from_loss(loss: Loss, interval: float, negligible: float) -> PairStep:
         """Return the step of a loss whose tails below `negligible` are cut off.
 
         The lower tail is moved up, and the upper one counted as infinite.
@@ -172,7 +172,7 @@ class PairStep:
     def upper(self, values: Floats) -> Floats:
         """Return bounds (n,) on delta_{j-1} from bounds (n,) on delta_j."""
         high = self.low + len(self.mass) - 1
-        padded = _extended(values, self.interval, max(high, 0), max(-self.low, 0))
+        padded = _pad(values, self.interval, max(high, 0), max(-self.low, 0))
         # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into
         # the padded array.
         start = max(high, 0) - high
@@ -190,7 +190,7 @@ class Solution:
     upper: Floats
 
     @staticmethod
-    def of_ranges(
+    def from_ranges(
         losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]
     ) -> Solution | None:
         """Return upper bounds on delta without the plan's bad events, or None. Theorem D6.
@@ -200,7 +200,7 @@ class Solution:
             rdp, orders: the Renyi bound of all steps together, and the orders at which it is
                 tabulated. They only choose the grid.
         """
-        ranges, pairs = _parted(coarsen_losses(losses))
+        ranges, pairs = _split(coarsen_losses(losses))
         fixed = all(
             isinstance(loss, Atoms | Banded | Hull | Normal) and loss.scale > _LEAST_SCALE
             for _, loss in pairs
@@ -229,7 +229,7 @@ class Solution:
         if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
             return None
         size = math.ceil(cells * reach / width) + 1
-        return solved(
+        return solve(
             (*pairs[::-1], (count, Banded.bounded_range(width))),
             width / cells,
             _LEAST * _TAIL / _MOST_PAIRS,
@@ -269,7 +269,7 @@ def is_range(loss: Loss) -> bool:
     return isinstance(loss, Banded) and loss.is_range
 
 
-def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
+def _split(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
     ranges = [(n, loss.period) for n, loss in losses.steps if is_range(loss)]
     rest = [(n, loss) for n, loss in losses.steps if not is_range(loss)]
     # Gaussians compose to one (C3); rounded up.
@@ -280,7 +280,7 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
 
 
 @lru_cache(maxsize=512)
-def solved(
+def solve(
     plan: tuple[tuple[int, Loss], ...], interval: float, negligible: float, size: int
 ) -> Solution:
     """Return bounds at 0, ..., size - 1 intervals for steps in this order.
@@ -289,15 +289,15 @@ def solved(
     """
 
     @cache
-    def made(loss: Loss) -> RangeStep | PairStep:
+    def make_step(loss: Loss) -> RangeStep | PairStep:
         return (
             RangeStep(loss.period, interval)
             if is_range(loss)
-            else PairStep.of(loss, interval, negligible)
+            else PairStep.from_loss(loss, interval, negligible)
         )
 
     values = np.zeros(size)
     for count, loss in reversed(plan):
         for _ in range(count):
-            values = made(loss).upper(values)
+            values = make_step(loss).upper(values)
     return Solution(interval, values)

@@ -97,7 +97,7 @@ def rdp_to_delta(
     result = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
     # sqrt(1 - e^-KL) bounds every divergence (Bretagnolle and Huber); the least order bounds the
     # Kullback-Leibler divergence.
-    bound = float(_checked(rdp(_COARSE[:1]))[0])
+    bound = float(_check_bound(rdp(_COARSE[:1]))[0])
     variation = min(1.0, math.sqrt(-math.expm1(-bound)) * FEW_UP)
     return (
         _Conversion(variation, float(_COARSE[0]), at_edge=False)
@@ -155,7 +155,7 @@ def _best(
     values = _convert(rdp, orders, convert)
     finite = np.flatnonzero(np.isfinite(values))
     edge = int(np.argmin(values)) in (0, int(finite[-1]) if len(finite) else len(values) - 1)
-    for propose in () if table_orders else (_between,) * _ROUNDS + (_vertex,) * _VERTICES:
+    for propose in () if table_orders else (_nearby_orders,) * _ROUNDS + (_vertex,) * _VERTICES:
         fine = propose(orders, values)
         orders, values = np.append(orders, fine), np.append(values, _convert(rdp, fine, convert))
         rank = np.argsort(orders, kind="stable")
@@ -164,7 +164,7 @@ def _best(
     return _Conversion(float(values[best]) * outward, float(orders[best]), edge)
 
 
-def _between(orders: Floats, values: Floats) -> Floats:
+def _nearby_orders(orders: Floats, values: Floats) -> Floats:
     """Orders between the neighbors of the best one."""
     best = int(np.argmin(values))
     ends = orders[max(best - 1, 0)], orders[min(best + 1, len(orders) - 1)]
@@ -188,10 +188,10 @@ def _convert(
     rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[Floats, Floats], Floats]
 ) -> Floats:
     with np.errstate(all="ignore"):
-        return convert(orders, _checked(rdp(orders)))
+        return convert(orders, _check_bound(rdp(orders)))
 
 
-def _checked(bound: Floats) -> Floats:
+def _check_bound(bound: Floats) -> Floats:
     if np.any(np.isnan(bound)) or np.any(bound < 0):
         raise InvalidCurve(
             "a Renyi bound is NaN or negative, which is not a guarantee. Report the curve that"
@@ -244,7 +244,7 @@ def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) 
 _DIRECT = 60.0
 
 
-def of_response(parameter: Floats, orders: Floats) -> Floats:
+def response_divergence(parameter: Floats, orders: Floats) -> Floats:
     """Renyi divergence of randomized response with pure epsilon > 0 (C1), by broadcasting."""
     e, a = np.broadcast_arrays(parameter, orders)
     small = a * e < _DIRECT

@@ -297,7 +297,7 @@ class Curve(Frozen, Sectioned, ABC):
 
     @final
     def __add__(self, other: object) -> Curve:
-        return _composed([(1, self), (1, other)]) if isinstance(other, Curve) else NotImplemented
+        return _compose([(1, self), (1, other)]) if isinstance(other, Curve) else NotImplemented
 
     @final
     def __radd__(self, other: object) -> Curve:
@@ -306,7 +306,7 @@ class Curve(Frozen, Sectioned, ABC):
 
     @final
     def __mul__(self, count: int) -> Curve:
-        return _composed([(count, self)])
+        return _compose([(count, self)])
 
     __rmul__ = __mul__
 
@@ -359,7 +359,7 @@ class OneParameter(UnconditionalCurve, ABC):
         return total
 
 
-def one_relation(curves: Iterable[Curve]) -> Relation | None:
+def common_relation(curves: Iterable[Curve]) -> Relation | None:
     """Return the one relation that some of the curves are proved for; None if all hold for both.
 
     Raises:
@@ -406,8 +406,8 @@ def counts_up(counts: Floats) -> Floats:
     return np.where(counts >= _EXACT_COUNT, np.nextafter(counts, np.inf), counts)
 
 
-def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
-    return CURVES.member("composed").of(parts)  # type: ignore[attr-defined]
+def _compose(parts: Sequence[tuple[int, Curve]]) -> Curve:
+    return CURVES.member("composed").from_parts(parts)  # type: ignore[attr-defined]
 
 
 AnyCurve = Annotated[

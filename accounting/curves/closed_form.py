@@ -12,7 +12,7 @@ from pydantic import Field
 from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_squared
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
-from accounting.convert.renyi import of_response
+from accounting.convert.renyi import response_divergence
 from accounting.curves.base import Curve, OneParameter, UnconditionalCurve
 from accounting.frozen import Count, NonNegative
 from accounting.numbers import Floats, exact, float_up, next_up, times_up
@@ -51,7 +51,7 @@ class PureDP(OneEpsilon):
 
     @staticmethod
     def formula(parameter: Floats, orders: Floats) -> Floats:
-        return of_response(parameter, orders)
+        return response_divergence(parameter, orders)
 
     @property
     def rho(self) -> float:

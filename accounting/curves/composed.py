@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, Self, cast, final
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
-from accounting.arguments import MOST_COUNT, checked_integer
+from accounting.arguments import MOST_COUNT, check_integer
 from accounting.convert.pld.hull import Hull, Largest, RenyiLoss
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, counts_up, one_relation
+from accounting.curves.base import CURVES, AnyCurve, Curve, OneParameter, common_relation, counts_up
 from accounting.curves.closed_form import GaussianDP
 from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
@@ -175,17 +175,17 @@ def _read(data: Any) -> tuple[Part, ...]:
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
     counts: dict[Curve, int] = defaultdict(int)
     for count, curve in data:
-        times = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
+        times = check_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
         counts[curve if isinstance(curve, Curve) else CURVES.build(curve)] += times
     return _normal_form(counts)
 
 
-def _counted(parts: Iterable[Part]) -> dict[Curve, int]:
+def _count_runs(parts: Iterable[Part]) -> dict[Curve, int]:
     """Return the number of runs of each curve, without curves that never run."""
     counts: dict[Curve, int] = defaultdict(int)
     for count, curve in parts:
         plain = type(count) is int and 0 < count <= MOST_COUNT  # asked first: parts may be many
-        if times := count if plain else checked_integer("count", count, _TIMES, least=0):
+        if times := count if plain else check_integer("count", count, _TIMES, least=0):
             counts[curve] += times
     return counts
 
@@ -196,7 +196,7 @@ def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
         times = counts.pop(curve)
         for inner, part in curve.parts:
             counts[part] += times * inner
-    one_relation(counts)
+    common_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve(
             "Composed.parts: a curve must be repeated at most 10^18 times in all. Use fewer"
@@ -217,7 +217,7 @@ def _short_key(curve: Curve) -> tuple[str, float]:
     return type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0
 
 
-def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
+def _append_one(parts: Sequence[Part]) -> tuple[Part, ...] | None:
     """Return the normal form of a composition and one other curve, without sorting again.
 
     Sums are often made in a loop.
@@ -231,7 +231,7 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
                 whole.parts, _sort_key(curve), key=lambda part: _sort_key(part[1])
             )
             if place == len(whole.parts) or whole.parts[place][1] != curve:
-                one_relation((first, second))
+                common_relation((first, second))
                 return (*whole.parts[:place], (1, curve), *whole.parts[place:])
     return None
 
@@ -257,14 +257,14 @@ class Composed(_OfSeveral):
     parts: Annotated[tuple[tuple[Count, AnyCurve], ...], BeforeValidator(_read)] = Field(default=())
 
     @classmethod
-    def of(cls, parts: Iterable[tuple[int, Curve]]) -> Curve:
+    def from_parts(cls, parts: Iterable[tuple[int, Curve]]) -> Curve:
         """Return the composition of (count, curve) pairs; one curve, once, is returned itself.
 
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        normal_parts = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(
-            _counted(parts)
+        normal_parts = (_append_one(parts) if isinstance(parts, list) else None) or _normal_form(
+            _count_runs(parts)
         )
         if len(normal_parts) == 1 and normal_parts[0][0] == 1:
             return normal_parts[0][1]
@@ -303,7 +303,7 @@ class Composed(_OfSeveral):
 
     @property
     def proved_for(self) -> Relation | None:
-        return one_relation(self._members)
+        return common_relation(self._members)
 
     @cached_property
     def delta0(self) -> float:
@@ -345,12 +345,14 @@ class Composed(_OfSeveral):
         parts = [(count, curve, curve.losses()) for count, curve in self.parts]
         plans = [(count, losses) for count, _, losses in parts if losses is not None]
         if len(plans) == len(parts):
-            return _joined(plans)
+            return _join(plans)
         if not plans:
             return None
-        rest = Composed.of([(count, curve) for count, curve, losses in parts if losses is None])
-        loss = RenyiLoss.of(rest._rdp, rest.table_orders)
-        return None if loss is None else _joined([*plans, (1, Losses(((1, loss),), rest.delta0))])
+        rest = Composed.from_parts(
+            [(count, curve) for count, curve, losses in parts if losses is None]
+        )
+        loss = RenyiLoss.from_rdp(rest._rdp, rest.table_orders)
+        return None if loss is None else _join([*plans, (1, Losses(((1, loss),), rest.delta0))])
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
         parts = [(count, curve.pld(interval)) for count, curve in self.parts]
@@ -374,7 +376,7 @@ def _is_gaussian(curve: Curve) -> bool:
     )
 
 
-def _joined(parts: Sequence[tuple[int, Losses]]) -> Losses:
+def _join(parts: Sequence[tuple[int, Losses]]) -> Losses:
     steps = tuple((count * n, loss) for count, losses in parts for n, loss in losses.steps)
     return Losses(steps, decimal_sum((count, losses.added) for count, losses in parts))
 
@@ -394,7 +396,7 @@ class Tighter(_OfSeveral):
     @field_validator("curves", mode="after")
     @classmethod
     def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
-        one_relation(curves)
+        common_relation(curves)
         return tuple(sorted(set(curves), key=Curve.to_json))
 
     def _rdp(self, orders: Floats) -> Floats:
@@ -402,7 +404,7 @@ class Tighter(_OfSeveral):
 
     @property
     def proved_for(self) -> Relation | None:
-        return one_relation(self._members)
+        return common_relation(self._members)
 
     @property
     def delta0(self) -> float:
@@ -471,7 +473,7 @@ class Parallel(_OfSeveral):
     @field_validator("curves", mode="after")
     @classmethod
     def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
-        if one_relation(curves) == "replace_one":
+        if common_relation(curves) == "replace_one":
             raise ValueError(
                 "parts of a log are proved for add_remove only. Pass the curves of mechanisms under"
                 " relation='add_remove'"

@@ -222,7 +222,7 @@ def _log_sinh(x: Floats) -> Floats:
     return x + np.log(-np.expm1(-2 * x)) - math.log(2)
 
 
-def sampled_profile(curve: Curve) -> Points:
+def sample_profile(curve: Curve) -> Points:
     """Return (epsilon, delta) guarantees of `curve`, with epsilons increasing from 0.
 
     The last epsilon is the pure one, if there is one.

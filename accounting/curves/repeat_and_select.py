@@ -262,10 +262,12 @@ class RepeatAndSelectDP(Curve):
         return (
             bounds
             if self._pure is None
-            else np.minimum(np.minimum(bounds, self._pure._rdp(orders)), self._of_pure_runs(orders))
+            else np.minimum(
+                np.minimum(bounds, self._pure._rdp(orders)), self._pure_runs_rdp(orders)
+            )
         )
 
-    def _of_pure_runs(self, orders: Floats) -> Floats:
+    def _pure_runs_rdp(self, orders: Floats) -> Floats:
         """Bound for pure runs: little more than one run at small orders. Theorem W4 (vi).
 
         It is inf where its terms leave the floats.

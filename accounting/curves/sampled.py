@@ -178,7 +178,7 @@ _CELLS, _LOG_2 = 8192, math.log(2)
 _LEAST_ORDERS = {"laplace": 1.1, "gaussian": 1 + 1e-6}
 
 
-def _of_sampled_laplace(shift: float, rate: float, order: float) -> float:
+def _sampled_laplace_rdp(shift: float, rate: float, order: float) -> float:
     """Return a Renyi bound for Laplace noise, by trapezoids.
 
     They lie above the integrand, which is log-convex in the loss of the unsampled noise.
@@ -203,7 +203,7 @@ _ROUNDED = 4e-15
 _LEAST = 1e-300  # far less than the error of the rule
 
 
-def _of_sampled_gaussian(mu: float, rate: float, order: float) -> float:
+def _sampled_gaussian_rdp(mu: float, rate: float, order: float) -> float:
     """Return a Renyi bound for Gaussian noise, by the trapezoid rule with a proved error.
 
     The integrand is (1 + w)^order - 1 - order w, where w is the ratio less 1 and has mean 0.
@@ -248,6 +248,6 @@ def _log_sum(logs: Floats) -> float:
 
 
 _OF_ONE_USER: dict[Noise, Callable[[float, float, float], float]] = {
-    "gaussian": _of_sampled_gaussian,
-    "laplace": _of_sampled_laplace,
+    "gaussian": _sampled_gaussian_rdp,
+    "laplace": _sampled_laplace_rdp,
 }

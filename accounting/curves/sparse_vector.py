@@ -62,13 +62,13 @@ class SparseVectorDP(UnconditionalCurve):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        return np.minimum(self._at_each(orders), self.rho * SUM_UP * orders)
+        return np.minimum(self._least_bounds(orders), self.rho * SUM_UP * orders)
 
-    def _at_each(self, orders: Floats) -> Floats:
+    def _least_bounds(self, orders: Floats) -> Floats:
         """Return the least of the theorems' bounds at each order, not convex at crossings."""
         shared = self._threshold._rdp(orders) + self._answers(orders)
         return np.minimum(
-            np.minimum(self._whole._rdp(orders), shared), self._without_threshold(orders)
+            np.minimum(self._whole._rdp(orders), shared), self._shared_threshold_rdp(orders)
         )
 
     @property
@@ -88,7 +88,7 @@ class SparseVectorDP(UnconditionalCurve):
             return np.full_like(orders, self.epsilon2)
         return np.minimum(self.epsilon2, self._count * _falling(_cells(self._shift), orders - 1))
 
-    def _without_threshold(self, orders: Floats) -> Floats:
+    def _shared_threshold_rdp(self, orders: Floats) -> Floats:
         """Return the cost of the answers beside one threshold for both neighbors. Theorem V10.
 
         It is inf where nothing is proved.
@@ -123,7 +123,7 @@ class SparseVectorDP(UnconditionalCurve):
         gain, loss, odds = _cells(self._shift)
         answers = self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max())
         limit = min(self._whole.rho, sum_up(self._threshold.rho, answers))
-        return min(limit, largest_over_order(self._at_each, self.core_epsilon))
+        return min(limit, largest_over_order(self._least_bounds, self.core_epsilon))
 
     @property
     def core_epsilon(self) -> float:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.budget import Budget
 from accounting.cost import NOTHING, Cost
 from accounting.curves import Curve
@@ -39,7 +39,7 @@ from accounting.ledger.model import (
     State,
     refund,
 )
-from accounting.ledger.quota import Place, Revision, in_force
+from accounting.ledger.quota import Place, Revision, active_revisions
 from accounting.ledger.request import TWO_CHANGES, Request
 from accounting.ledger.store import (
     IS_STEP,
@@ -57,9 +57,9 @@ from accounting.ledger.store import (
     stored,
     totals,
 )
-from accounting.ledger.stored_text import canonical_json, checked_name, digest
+from accounting.ledger.stored_text import canonical_json, check_name, digest
 from accounting.refusals import BudgetExceeded, refusal
-from accounting.remaining import Remaining, in_all_in_words, limits_in_words, over_periods
+from accounting.remaining import Remaining, limits_in_words, periods_in_words, sum_periods
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]
@@ -88,18 +88,12 @@ _NEEDS: dict[Step, tuple[State, str]] = {
 _MINE: BindParameter[Any] = bindparam("mine")
 _LAST = (
     select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
-    .where(
-        entries.c.dataset_id == _MINE,
-        entries.c.period == bindparam("period"),
-        IS_STEP,
-    )
+    .where(entries.c.dataset_id == _MINE, entries.c.period == bindparam("period"), IS_STEP)
     .order_by(entries.c.seq.desc())
     .limit(1)
 )
 _RETIRED = select(entries.c.seq, entries.c.label).where(
-    entries.c.dataset_id == _MINE,
-    entries.c.seq == bindparam("last"),
-    entries.c.action == "retire",
+    entries.c.dataset_id == _MINE, entries.c.seq == bindparam("last"), entries.c.action == "retire"
 )
 _NAMED: BindParameter[Any] = bindparam("names", expanding=True)
 _PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure).where(
@@ -140,7 +134,7 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
     """
     with store.writer() as connection:
         book = Book(
-            connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
+            connection, find_dataset(connection, check_name("dataset", dataset), locked=True)
         )
         book.require_here()
         yield book
@@ -151,7 +145,7 @@ def writing(store: Store, dataset: object) -> Iterator[Book]:
 def reading(store: Store, dataset: object) -> Iterator[Book]:
     """Open the book of a dataset for reading."""
     with store.reader() as connection:
-        yield Book(connection, find_dataset(connection, checked_name("dataset", dataset)))
+        yield Book(connection, find_dataset(connection, check_name("dataset", dataset)))
 
 
 class Book:
@@ -181,7 +175,7 @@ class Book:
         """Refuse a charge to a dataset that has moved to another ledger."""
         if (place := self.moved_to) is not None:
             raise DatasetMoved(
-                f"dataset={self.dataset.name!r} has moved to the ledger {masked(place)} (entry"
+                f"dataset={self.dataset.name!r} has moved to the ledger {mask(place)} (entry"
                 f" {self.declared.seq}). Name that one with ledger=; nothing was written here"
             )
 
@@ -234,7 +228,7 @@ class Book:
     @cached_property
     def quotas(self) -> list[Revision]:
         """Quotas that limit a charge now."""
-        return in_force(self.connection, self.declared.id)
+        return active_revisions(self.connection, self.declared.id)
 
     def accounts(
         self, periods: tuple[str, ...], who: Mapping[str, Any]
@@ -338,7 +332,7 @@ class Book:
             require_fit(remaining, cost, charge, where)
             after[place] = remaining.spent.plus(cost)
         if dataset.most_in_all is not None:
-            self.in_all(whole, periods)
+            self.cost_over_periods(whole, periods)
         if (rows := charge.entry_fields["fingerprint"]) is not None and not self.claims(
             rows, periods, write=claim
         ):
@@ -349,7 +343,9 @@ class Book:
             )
         return after
 
-    def in_all(self, cost: Cost = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
+    def cost_over_periods(
+        self, cost: Cost = NOTHING, periods: Iterable[str] = ()
+    ) -> tuple[float, float]:
         """Return (epsilon, delta) for a user with rows in all periods.
 
         Args:
@@ -361,13 +357,13 @@ class Book:
         """
         dataset, spent = self.dataset, self.totals()
         spent |= {period: spent.get(period, NOTHING).plus(cost) for period in periods}
-        epsilon, delta = over_periods(
+        epsilon, delta = sum_periods(
             dataset.budget, [Remaining(dataset.budget, total) for total in spent.values()]
         )
         if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r}:"
-                f" {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the"
+                f" {periods_in_words(epsilon, delta, len(spent), dataset.window)}, and the"
                 f" dataset allows at most epsilon {dataset.most_in_all:g} in all. Release fewer"
                 " periods, or spend less on each. Nothing was charged, and nothing may be"
                 " released."

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from sqlalchemy import Connection, select, update
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.files import PRIVATE, write_text
 from accounting.ledger.book import Book
 from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt
@@ -26,7 +26,7 @@ from accounting.ledger.quota import Accounts, revisions
 from accounting.ledger.store import (
     Store,
     all_datasets,
-    checked_types,
+    check_types,
     datasets,
     declare,
     entries,
@@ -38,8 +38,8 @@ from accounting.ledger.stored_text import (
     LONGEST_JSON,
     LONGEST_TEXT,
     canonical_json,
-    checked_name,
-    checked_text,
+    check_name,
+    check_text,
 )
 from accounting.ledger.verification import Chain, cross_checks
 from accounting.strict_json import read_json
@@ -108,7 +108,7 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
         return
     if Path(source).exists() and not Path(source).is_file():
         raise ImportRefused(
-            f"the export {masked(source)} is not a regular file; nothing was imported"
+            f"the export {mask(source)} is not a regular file; nothing was imported"
         )
     with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
         yield file
@@ -151,7 +151,7 @@ def _import(connection: Connection, lines: _Lines, key: str | None) -> int:
     heads: dict[str, Head] = {}
     kind, data = lines.take("dataset", "end")
     while kind == "dataset":
-        chain, book = _declared(connection, data)
+        chain, book = _declare(connection, data)
         while (line := lines.take("entry", "dataset", "end"))[0] == "entry":
             _enter(chain, book, line[1])
         _finish(connection, book)
@@ -185,10 +185,10 @@ def _header(connection: Connection, data: dict[str, Any]) -> dict[str, Any]:
     return {"ledger_id": identity, "at": str(data.get("at"))}
 
 
-def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book]:
+def _declare(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book]:
     text = str(data.get("declaration"))
     declared = Dataset.from_declaration(text)
-    name = checked_name("name", declared.name)
+    name = check_name("name", declared.name)
     if name != declared.name:
         raise InvalidEntry(
             f"dataset={name!r} is not written in Unicode's composed form (NFC), in which names are"
@@ -207,10 +207,10 @@ def _declared(connection: Connection, data: dict[str, Any]) -> tuple[Chain, Book
 def _enter(chain: Chain, book: Book, data: dict[str, Any]) -> None:
     if set(data) != set(ENTRY_FIELDS):
         raise InvalidEntry("an entry has missing or unknown fields")
-    entry = Entry(**checked_types(data))
+    entry = Entry(**check_types(data))
     for name, value in data.items():
         if isinstance(value, str):
-            checked_text(name, value, LONGEST_JSON)
+            check_text(name, value, LONGEST_JSON)
     for problem in chain.follow(entry):
         raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
     book.enqueue_entry(entry)
@@ -222,7 +222,7 @@ def _finish(connection: Connection, book: Book) -> None:
     """Write the rest of a dataset: last entries, sums of quotas' accounts, and claims of rows."""
     book.close()
     mine = book.declared
-    book.set_balances(Accounts.of(connection, mine, revisions(connection, mine.id)))
+    book.set_balances(Accounts.from_entries(connection, mine, revisions(connection, mine.id)))
     book.close()
     opened = (
         entries.c.dataset_id == mine.id,

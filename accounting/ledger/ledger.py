@@ -15,11 +15,11 @@ from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 
 from sqlalchemy import select
 
-from accounting.address import masked, without_password
+from accounting.address import hide_passwords, mask
 from accounting.budget import Budget
 from accounting.cost import MOST, Cost
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument, located
+from accounting.errors import InvalidArgument, locate_errors
 from accounting.files import PRIVATE
 from accounting.guarantee import curve_and_relation
 from accounting.ledger.book import Book, Step, openings, reading, state_of, writing
@@ -27,15 +27,15 @@ from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
 from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
-from accounting.ledger.quota import Accounts, Quota, Revision, in_force, revisions
+from accounting.ledger.quota import Accounts, Quota, Revision, active_revisions, revisions
 from accounting.ledger.request import Chargeable, ChargeOptions, Opening, Request, json_of
 from accounting.ledger.store import (
     Store,
+    absolute_address,
     all_account_sums,
     all_datasets,
     declare,
     entries,
-    found_from_anywhere,
     meta,
     select_entries,
     stream,
@@ -43,9 +43,9 @@ from accounting.ledger.store import (
 from accounting.ledger.stored_text import (
     WHOLE,
     Window,
-    checked_name,
-    checked_periods,
-    checked_text,
+    check_name,
+    check_periods,
+    check_text,
     optional_text,
 )
 from accounting.ledger.summary import Summary, charged_curves, curves_of_quota, is_a_sum, standing
@@ -131,7 +131,7 @@ class Ledger(Sectioned):
             DatasetExists: the name is taken.
         """
         dataset = Dataset(
-            name=checked_name("dataset", name),
+            name=check_name("dataset", name),
             relation=relation,
             unit=(
                 ("user" if window == "whole" else f"user within one {window}")
@@ -179,7 +179,7 @@ class Ledger(Sectioned):
             InvalidEntry: the other ledger is this one, or does not have every entry.
         """
         by = origin(actor, self._clock())
-        with located("to"):
+        with locate_errors("to"):
             opened = type(self).open(to, create=False)
         with opened as other:
             if self._store.is_that_of(other._store):
@@ -189,12 +189,12 @@ class Ledger(Sectioned):
                 same = select_entries(copy.connection, copy.declared, entries.c.seq == last)
                 if book.declared.head != (same[0].hash if same else copy.declared.genesis):
                     raise InvalidEntry(
-                        f"the ledger {masked(to)} does not have every entry of dataset={dataset!r}."
+                        f"the ledger {mask(to)} does not have every entry of dataset={dataset!r}."
                         " Export this ledger again and import it into a new one, then retire it"
                     )
                 step = {"action": "retire", "key": "retired", "period": WHOLE}
-                address = without_password(found_from_anywhere(to))
-                (entry,) = book.append([step | {"label": checked_text("to", address)}], by)
+                address = hide_passwords(absolute_address(to))
+                (entry,) = book.append([step | {"label": check_text("to", address)}], by)
         return entry
 
     def moved_to(self, dataset: str) -> str | None:
@@ -326,7 +326,7 @@ class Ledger(Sectioned):
             InvalidTransition: the charge was committed; a failed or interrupted draw stays charged.
         """
         return self._follow(
-            "void", dataset, key, checked_name("reason", reason), checked_name("actor", actor)
+            "void", dataset, key, check_name("reason", reason), check_name("actor", actor)
         )
 
     def _follow(
@@ -343,7 +343,7 @@ class Ledger(Sectioned):
             origin(actor, self._clock()),
         )
         with writing(self._store, dataset) as book:
-            return book.follow(action, checked_name("key", key), label, by, ran)
+            return book.follow(action, check_name("key", key), label, by, ran)
 
     def _open(
         self,
@@ -375,7 +375,7 @@ class Ledger(Sectioned):
     def total(self, dataset: str, period: str | None = None) -> Remaining:
         """Return the state of the budget of a dataset, or of one period if it has a window."""
         with reading(self._store, dataset) as book:
-            account, *more = checked_periods(book.dataset.window, period)
+            account, *more = check_periods(book.dataset.window, period)
             if more:
                 raise InvalidEntry(
                     f"period={period!r} names several, each with a budget of its own. Name one,"
@@ -388,7 +388,7 @@ class Ledger(Sectioned):
         with reading(self._store, dataset) as book:
             return Totals(_standing(book, book.totals()))
 
-    def in_all(
+    def cost_over_periods(
         self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()
     ) -> tuple[float, float]:
         """Return (epsilon, delta) for a user with rows in every period that was charged.
@@ -410,12 +410,12 @@ class Ledger(Sectioned):
                     " up over periods. Use `total`"
                 )
             if item is None:
-                return book.in_all()
+                return book.cost_over_periods()
             curve, _ = curve_and_relation(
                 item, declared.relation if isinstance(item, Curve) else None
             )
-            return book.in_all(
-                declared.budget.filter_cost(curve), checked_periods(declared.window, list(periods))
+            return book.cost_over_periods(
+                declared.budget.filter_cost(curve), check_periods(declared.window, list(periods))
             )
 
     def room(
@@ -444,7 +444,7 @@ class Ledger(Sectioned):
         with reading(self._store, dataset) as book:
             book.require_here()
             charge, periods = request.resolve_for(book.dataset)
-            curves = {0: _charged(book, periods) or {}}
+            curves = {0: _charges(book, periods) or {}}
             for revision in book.quotas:
                 curves[revision.seq] = (
                     curves_of_quota(book.connection, book.declared, revision) or {}
@@ -469,7 +469,7 @@ class Ledger(Sectioned):
     def find(self, dataset: str, key: str) -> Receipt | None:
         """Return the charge under an idempotency key, in its present state, or None."""
         with reading(self._store, dataset) as book:
-            steps = book.steps(checked_name("key", key))
+            steps = book.steps(check_name("key", key))
         return (
             Receipt(book.dataset.name, key, state_of(steps), openings(steps), replayed=True)
             if steps
@@ -490,7 +490,7 @@ class Ledger(Sectioned):
     def summary(self, dataset: str) -> Summary:
         """Return the facts that reports show of a dataset, added up by the store."""
         with reading(self._store, dataset) as book:
-            return Summary.of(book.connection, book.declared)
+            return Summary.from_store(book.connection, book.declared)
 
     # -- evidence ----------------------------------------------------------------------------------
 
@@ -559,10 +559,10 @@ class Ledger(Sectioned):
 
 
 def _standing(book: Book, spent: Mapping[str, Cost]) -> tuple[Remaining, ...]:
-    return standing(book.declared, spent, _charged(book, spent))
+    return standing(book.declared, spent, _charges(book, spent))
 
 
-def _charged(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
+def _charges(book: Book, periods: Collection[str]) -> dict[str, Curve] | None:
     """Return the composed charges of each period. None for a pure budget, a sum of epsilons."""
     pure = is_a_sum(book.dataset.budget)
     return None if pure else charged_curves(book.connection, book.declared, periods)
@@ -589,7 +589,7 @@ class Quotas:
     """
 
     def __init__(self, store: Store, clock: Clock, dataset: str) -> None:
-        self._store, self._clock, self._dataset = store, clock, checked_name("dataset", dataset)
+        self._store, self._clock, self._dataset = store, clock, check_name("dataset", dataset)
 
     def declare(self, quota: Quota, *, actor: str | None = None) -> Entry:
         """Declare a quota, or replace the quota of the same name. Earlier charges count.
@@ -615,7 +615,7 @@ class Quotas:
                         book.connection, book.declared, entries.c.seq == revision.seq
                     )[0]
             seq = book.declared.seq + 1
-            sums = Accounts.of(
+            sums = Accounts.from_entries(
                 book.connection,
                 book.declared,
                 [] if quota.limit is None else [Revision(seq, quota)],
@@ -651,7 +651,9 @@ class Quotas:
     def all(self) -> list[Quota]:
         """Return the quotas in force, in the order of declaration."""
         with reading(self._store, self._dataset) as book:
-            return [revision.quota for revision in in_force(book.connection, book.declared.id)]
+            return [
+                revision.quota for revision in active_revisions(book.connection, book.declared.id)
+            ]
 
     def standing(self, most: int | None = None) -> list[tuple[Quota, Remaining]]:
         """Return every charged account of the quotas in force.
@@ -661,7 +663,7 @@ class Quotas:
         states: list[tuple[Quota, Remaining]] = []
         with reading(self._store, self._dataset) as book:
             sums = all_account_sums(book.connection, book.declared.id)
-            for revision in in_force(book.connection, book.declared.id):
+            for revision in active_revisions(book.connection, book.declared.id):
                 curve_of = curves_of_quota(book.connection, book.declared, revision) or {}
                 accounts = sorted(
                     (name, spent) for (of, name), spent in sums.items() if of == revision.seq

@@ -33,8 +33,8 @@ from accounting.ledger.stored_text import (
     LONGEST_NAME,
     Window,
     canonical_json,
-    checked_name,
-    checked_zone,
+    check_name,
+    check_zone,
     digest,
     optional_text,
 )
@@ -98,7 +98,7 @@ class Dataset(Frozen):
             exceed it with a reason (`ChargeOptions.override`), which is recorded.
         most_in_all: with a window, limit on the epsilon of all periods together for a user who is
             in all of them; None sets no such limit. A charge beyond it is refused, and
-            `Ledger.in_all` returns the present value.
+            `Ledger.cost_over_periods` returns the present value.
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
@@ -107,7 +107,7 @@ class Dataset(Frozen):
     unit: str
     budget: _BudgetText
     window: Window
-    time_zone: Annotated[str, BeforeValidator(checked_zone)]
+    time_zone: Annotated[str, BeforeValidator(check_zone)]
     data_period: str | None
     actor: str
     host: str
@@ -297,7 +297,7 @@ def origin(actor: str | None, now: datetime) -> Origin:
 
     The actor is the operating system's user by default.
     """
-    return _origin(_user() if actor is None else checked_name("actor", actor), now)
+    return _origin(_user() if actor is None else check_name("actor", actor), now)
 
 
 @lru_cache(maxsize=16)  # a batch is of one moment
@@ -353,7 +353,7 @@ def cost_in(limit: Budget, curve: str, count: int) -> Cost:
 
 
 @lru_cache(maxsize=1024)
-def _unused(limit: Budget, curve: str, count: int, ran: str) -> Cost:
+def _refund(limit: Budget, curve: str, count: int, ran: str) -> Cost:
     """Return the amount counted for rounds that did not run. Theorem F8.
 
     Raises:
@@ -366,7 +366,7 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Cost:
             " probability. Pass the result of the mechanism's `spent` for the selection that"
             " it released"
         )
-    return limit.unused(whole, part)
+    return limit.refund(whole, part)
 
 
 def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Cost:
@@ -375,7 +375,7 @@ def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -
     It is never more than another machine may have charged.
     """
     full = cost_in(limit, opening.curve or "", opening.count)
-    back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
+    back = full if ran is None else _refund(limit, opening.curve or "", opening.count, ran)
     if (opening.package, opening.host) == (by.package, by.host):
         return back
     return Cost(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))

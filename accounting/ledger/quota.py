@@ -22,11 +22,11 @@ from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry, cost_in, refund, rounding_tolerance
-from accounting.ledger.store import Declared, checked_types, entries, stream
+from accounting.ledger.store import Declared, check_types, entries, stream
 from accounting.ledger.stored_text import (
     WHOLE,
     Window,
-    checked_name,
+    check_name,
     first_day,
     period_of,
     periods_ending_at,
@@ -36,7 +36,7 @@ Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
 """Place of an account: the entry that declares its quota, and its name."""
 
-_Name = Annotated[str, BeforeValidator(partial(checked_name, "name"))]
+_Name = Annotated[str, BeforeValidator(partial(check_name, "name"))]
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
 _MOST_ACCOUNTS = 4_000
 
@@ -214,7 +214,7 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
     history: list[Revision] = []
     latest: dict[str, int] = {}
     rows = connection.execute(_DECLARED, {"mine": dataset_id}).mappings()
-    for seq, text in sorted(tuple(checked_types(dict(row)).values()) for row in rows):
+    for seq, text in sorted(tuple(check_types(dict(row)).values()) for row in rows):
         quota = _read_quota(text)
         if (before := latest.get(quota.name)) is not None:
             history[before] = history[before]._replace(until=seq)
@@ -223,7 +223,7 @@ def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
     return history
 
 
-def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
+def active_revisions(connection: Connection, dataset_id: int) -> list[Revision]:
     """Return the quotas that limit a charge now.
 
     Raises:
@@ -267,7 +267,7 @@ class Accounts:
         self._touched: set[Place] = set()
 
     @classmethod
-    def of(
+    def from_entries(
         cls, connection: Connection, declared: Declared, quotas: list[Revision]
     ) -> dict[Place, Cost]:
         """Return the sums of these quotas' accounts, derived from the entries.

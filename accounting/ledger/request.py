@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, Self, TypedDict, get_args
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.budget import Budget
 from accounting.cost import Cost
 from accounting.curves import Curve
@@ -19,10 +19,10 @@ from accounting.ledger.errors import InvalidEntry, KeyConflict
 from accounting.ledger.model import Dataset, Origin, cost_in, origin
 from accounting.ledger.stored_text import (
     LONGEST_JSON,
-    checked_name,
-    checked_periods,
-    checked_text,
-    checked_zone,
+    check_name,
+    check_periods,
+    check_text,
+    check_zone,
 )
 from accounting.relations import Relation, common_relation
 from accounting.remaining import MOST_RUNS
@@ -102,8 +102,8 @@ class ChargeOptions(TypedDict, total=False):
 
 # How each text of the options is checked.
 _TEXTS = {
-    **dict.fromkeys(("key", "actor", "team", "purpose", "override"), checked_name),
-    **dict.fromkeys(("label", "fingerprint", "salt"), checked_text),
+    **dict.fromkeys(("key", "actor", "team", "purpose", "override"), check_name),
+    **dict.fromkeys(("label", "fingerprint", "salt"), check_text),
 }
 
 
@@ -171,7 +171,7 @@ class Request:
                 f"across={across!r} must be one of {', '.join(get_args(Across))}, or be left out"
             )
         runs = "how many times the mechanism runs"
-        entry_fields["count"] = checked_integer(
+        entry_fields["count"] = check_integer(
             "count", options.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry
         )
         curve, relation = curve_and_relation(item, options.get("relation"))
@@ -187,7 +187,7 @@ class Request:
         unit, alone = getattr(item, "unit", None), getattr(item, "uses_linf_only", False) is True
         # it is read anew when a charge is tried again
         period = tuple(period) if isinstance(period, Iterator) else period
-        zone = checked_zone(options.get("time_zone"))
+        zone = check_zone(options.get("time_zone"))
         return cls(
             action,
             uuid.uuid4().hex if key is None else key,
@@ -259,7 +259,7 @@ class Request:
             NoEquivalent: no curve of two changes is known. State why the curve covers them, or
                 charge each period by itself.
         """
-        periods = checked_periods(dataset.window, self.period)
+        periods = check_periods(dataset.window, self.period)
         if dataset.window != "whole" and self.time_zone != dataset.time_zone:
             raise InvalidEntry(
                 f"time_zone={self.time_zone!r} must be {dataset.time_zone!r}, in which the"
@@ -331,7 +331,7 @@ class Request:
 
 def json_of(field: str, described: Any) -> str:
     """Return the JSON of a curve or mechanism for an entry; `field` names it in messages."""
-    return checked_text(f"the {field}'s JSON", described.to_json(), LONGEST_JSON)
+    return check_text(f"the {field}'s JSON", described.to_json(), LONGEST_JSON)
 
 
 def _expiry(seconds: float | None, now: datetime) -> str | None:

@@ -49,7 +49,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.address import masked, revealed, without_password
+from accounting.address import hide_passwords, mask, reveal
 from accounting.cost import NOTHING, Cost
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
@@ -203,13 +203,8 @@ class Declared:
     __slots__ = ("dataset", "declaration", "genesis", "head", "id", "seq")
 
     def __init__(self, row: Row[Any]) -> None:
-        checked_types(
-            {
-                "seq": row.seq,
-                "prev": row.genesis,
-                "hash": row.head,
-                "declaration": row.declaration,
-            }
+        check_types(
+            {"seq": row.seq, "prev": row.genesis, "hash": row.head, "declaration": row.declaration}
         )
         self.id: int = row.id
         self.declaration: str = row.declaration
@@ -291,9 +286,7 @@ def all_account_sums(connection: Connection, dataset_id: int) -> dict[tuple[int,
 def read_cost(row: Any) -> Cost:
     """Return the sum charged to an account, a period's or a quota's; nothing if it has no row."""
     return (
-        NOTHING
-        if row is None
-        else Cost(**checked_types({"main": row.main, "failure": row.failure}))
+        NOTHING if row is None else Cost(**check_types({"main": row.main, "failure": row.failure}))
     )
 
 
@@ -304,12 +297,12 @@ def _read_entry(dataset: str, row: Row[Any]) -> Entry:
     """
     values = stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
-        checked_types(dict(zip(STORED, values, strict=True)))
+        check_types(dict(zip(STORED, values, strict=True)))
         _SOUND.add(kinds)  # integers of both stores have 64 bits
     return Entry(dataset, *values)
 
 
-def checked_types(values: dict[str, Any]) -> dict[str, Any]:
+def check_types(values: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an entry after a check of their types.
 
     Raises:
@@ -447,14 +440,14 @@ _CODES: dict[str, tuple[int | str, ...]] = {
 _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 
 
-def checked_url(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """Return the URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses.
 
     Raises:
         LedgerUnavailable: it is not such a URL.
     """
     try:
-        parsed = make_url(revealed(url) if isinstance(url, str) else url)
+        parsed = make_url(reveal(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
             "the ledger's URL (ledger=) cannot be read. Write sqlite:///privacy.db or"
@@ -484,18 +477,18 @@ def checked_url(url: str) -> URL:
     )
 
 
-def found_from_anywhere(address: str) -> str:
+def absolute_address(address: str) -> str:
     """The address, with the full path of an SQLite file in place of one from the current folder."""
-    url = make_url(revealed(address))
+    url = make_url(reveal(address))
     if url.get_backend_name() != "sqlite":
         return address
     full = url.set(database=os.path.realpath(str(url.database)))
     return full.render_as_string(hide_password=False)
 
 
-def _without_password(url: URL) -> URL:
+def _hide_password(url: URL) -> URL:
     query = {
-        name: "***" if "***" in without_password(f"{name}=secret") else value
+        name: "***" if "***" in hide_passwords(f"{name}=secret") else value
         for name, value in url.query.items()
     }
     return url.set(password="***" if url.password else None, query=query)
@@ -578,7 +571,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _translated(missing: str = _GONE) -> Iterator[None]:
+def _translate_errors(missing: str = _GONE) -> Iterator[None]:
     """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
 
     `missing` is the advice for a file that is not there.
@@ -590,7 +583,7 @@ def _translated(missing: str = _GONE) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        explained = _explained(error, missing)
+        explained = _explain(error, missing)
         _empty(error)
         raise explained from None
     except SQLAlchemyError as error:
@@ -606,7 +599,7 @@ def _empty(error: SQLAlchemyError) -> None:
     error.__cause__ = error.__context__ = None
 
 
-def _explained(error: DBAPIError, missing: str) -> LedgerError:
+def _explain(error: DBAPIError, missing: str) -> LedgerError:
     name = type(error.orig).__name__
     if isinstance(error.orig, sqlite3.Error):
         # The low byte is the primary code; the extended ones only add where it happened.
@@ -641,7 +634,7 @@ class Store:
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:
-        self._url = _without_password(url)
+        self._url = _hide_password(url)
         process = os.getpid()  # a forked child leaves its parent's connections alone
         weakref.finalize(self, lambda: engine.dispose(close=os.getpid() == process))
         self._writing = engine.execution_options(**{_WRITES: True})
@@ -652,12 +645,12 @@ class Store:
             )
 
     @classmethod
-    def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
+    def from_url(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """Return the store at `url`, without a check of its content.
 
         With `create`, a missing file is made when it is first used.
         """
-        parsed = checked_url(url)
+        parsed = parse_url(url)
         if parsed.get_backend_name() == "postgresql":
             return cls(_postgresql_engine(parsed, timeout=timeout), parsed)
         return cls(_sqlite_engine(parsed, create=create, timeout=timeout, mode=mode), parsed)
@@ -665,15 +658,15 @@ class Store:
     @classmethod
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """Return the store of a ledger. With `create`, make a missing file and missing tables."""
-        store = cls.at(url, create=create, timeout=timeout, mode=mode)
-        with _translated(_NOT_THERE), store._reading.begin() as connection:
+        store = cls.from_url(url, create=create, timeout=timeout, mode=mode)
+        with _translate_errors(_NOT_THERE), store._reading.begin() as connection:
             exists = _has_ledger(connection)
         if not exists and not create:
             raise SchemaMismatch(
                 "no ledger exists here. Run `dpselect ledger init`, or open it with create=True"
             )
         if not exists:
-            with _translated(_NOT_THERE), store._writing.begin() as connection:
+            with _translate_errors(_NOT_THERE), store._writing.begin() as connection:
                 if connection.dialect.name == "postgresql":
                     connection.execute(
                         text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK}
@@ -685,7 +678,7 @@ class Store:
         return (
             store
             if store._url.get_backend_name() == "postgresql"
-            else cls.at(url, create=False, timeout=timeout)
+            else cls.from_url(url, create=False, timeout=timeout)
         )
 
     @contextmanager
@@ -694,7 +687,7 @@ class Store:
 
         It locks the whole store (SQLite) or rows (PostgreSQL).
         """
-        with _translated(), self._writing.begin() as connection:
+        with _translate_errors(), self._writing.begin() as connection:
             if connection.dialect.name == "sqlite":
                 _require_whole(connection, Path(str(self._url.database)))
             _require_version(connection)  # the file may have been exchanged since it was opened
@@ -703,7 +696,7 @@ class Store:
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """Open a transaction that sees one state of the store and changes nothing."""
-        with _translated(), self._reading.begin() as connection:
+        with _translate_errors(), self._reading.begin() as connection:
             yield connection
 
     def is_that_of(self, other: Store) -> bool:
@@ -719,7 +712,7 @@ class Store:
         self._reading.dispose()
 
     def __repr__(self) -> str:
-        return f"Store({masked(self._url.render_as_string(hide_password=False))})"
+        return f"Store({mask(self._url.render_as_string(hide_password=False))})"
 
 
 def _require_whole(connection: Connection, file: Path) -> None:

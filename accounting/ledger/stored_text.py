@@ -27,12 +27,12 @@ _ENCODER = json.JSONEncoder(
 )
 
 
-def checked_name(field: str, value: object) -> str:
+def check_name(field: str, value: object) -> str:
     """Return a name after a check that no other name looks the same.
 
     A name has 1 to 200 printable characters in Unicode's composed form, and no outer spaces.
     """
-    text = unicodedata.normalize("NFC", checked_text(field, value, LONGEST_NAME))
+    text = unicodedata.normalize("NFC", check_text(field, value, LONGEST_NAME))
     if not text.isprintable() or text != text.strip() or not text:
         raise InvalidEntry(
             f"{field} must be 1 to {LONGEST_NAME} printable characters without spaces at either end"
@@ -40,7 +40,7 @@ def checked_name(field: str, value: object) -> str:
     return text
 
 
-def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
+def check_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
     """Return text that is not too long and that every store can hold.
 
     It has no control characters or lone surrogates.
@@ -57,8 +57,8 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
 
 
 def optional_text(field: str, value: object) -> str | None:
-    """Return `checked_text`, or None for None."""
-    return None if value is None else checked_text(field, value)
+    """Return `check_text`, or None for None."""
+    return None if value is None else check_text(field, value)
 
 
 def canonical_json(value: object) -> str:
@@ -87,7 +87,7 @@ _EXAMPLES = {
 }
 
 
-def checked_zone(value: object) -> str:
+def check_zone(value: object) -> str:
     """Return the name of a time zone, "UTC" by default.
 
     Raises:
@@ -101,7 +101,7 @@ def checked_zone(value: object) -> str:
         ) from None
 
 
-def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
+def check_periods(window: Window, period: str | Iterable[str] | None) -> tuple[str, ...]:
     """Return the periods whose rows a charge reads, in order: the accounts that it counts to."""
     if window == "whole":
         if period is not None:
@@ -120,10 +120,10 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
         raise InvalidEntry(
             f"a charge must name at most {_MOST_PERIODS} periods. Use a longer window"
         )
-    return tuple(sorted({_checked(window, item) for item in periods}))
+    return tuple(sorted({_check_period(window, item) for item in periods}))
 
 
-def _checked(window: Window, period: object) -> str:
+def _check_period(window: Window, period: object) -> str:
     """Return a period that exists and is spelled as the period of its own first day."""
     try:
         if isinstance(period, str) and period_of(window, first_day(window, period)) == period:

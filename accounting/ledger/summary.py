@@ -6,18 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from sqlalchemy import (
-    Connection,
-    Float,
-    and_,
-    bindparam,
-    case,
-    cast,
-    exists,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import Connection, Float, and_, bindparam, case, cast, exists, func, or_, select
 
 from accounting.budget import Budget
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, Cost
@@ -74,7 +63,7 @@ class Summary:
     shares: tuple[LabelCost, ...]
 
     @classmethod
-    def of(cls, connection: Connection, declared: Declared) -> Self:
+    def from_store(cls, connection: Connection, declared: Declared) -> Self:
         """Return the summary of one dataset, from one state of the store."""
         spent = all_totals(connection, declared.id)
         curves = charged_curves(connection, declared, list(spent))
@@ -114,7 +103,7 @@ def charged_curves(
     parts: dict[str, list[tuple[int, Curve]]] = {period: [] for period in periods}
     for period, curve, count in rows:
         parts.setdefault(period, []).append((int(count), Curve.from_json(curve or "")))
-    return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
+    return {period: Composed.from_parts(counted) for period, counted in sorted(parts.items())}
 
 
 def curves_of_quota(
@@ -144,7 +133,7 @@ def curves_of_quota(
                 parts.setdefault(account, []).append((int(row.runs), Curve.from_json(row.curve)))
             if row.several is not None:
                 counted.add((account, row.several))
-    return {account: Composed.of(charges) for account, charges in parts.items()}
+    return {account: Composed.from_parts(charges) for account, charges in parts.items()}
 
 
 def is_a_sum(budget: Budget) -> bool:

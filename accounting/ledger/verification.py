@@ -163,21 +163,21 @@ class Chain:
             if (entry.cost, entry.spent) != (NOTHING, NOTHING):
                 yield "cost", "a quota or a retirement charges nothing"
             return
-        yield from self._charged(entry)
+        yield from self._check_charge(entry)
         total = self.spent.get(entry.period, NOTHING).plus(entry.cost)
         if total != entry.spent:
             yield "total", "the running total is not the sum of the entries before it"
         if entry.opens and not self.dataset.budget.fits(NOTHING, entry.spent):
             yield "overspent", "the running total exceeds the budget"
 
-    def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+    def _check_charge(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         if entry.action == "void" and self.accounts.opening is None:
             yield (
                 "state",
                 "the void refunds a charge that is not reserved, or was refunded before",
             )
         if entry.action == "release" and entry.curve is not None:
-            yield from self._settled(entry, self.accounts.opening)
+            yield from self._check_settlement(entry, self.accounts.opening)
         elif entry.action in ("commit", "release") and entry.cost != NOTHING:
             yield "cost", "a commit or a release charges nothing"
         if entry.opens:
@@ -197,7 +197,7 @@ class Chain:
                     "the charge reads several periods and does not say why its cost covers that",
                 )
 
-    def _settled(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
+    def _check_settlement(self, entry: Entry, opening: Entry | None) -> Iterator[tuple[Kind, str]]:
         if opening is None:
             yield "cost", "the release refunds a part of a charge that is not reserved"
             return
@@ -271,8 +271,8 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
         "missing",
         "the entry belongs to no declared dataset",
     )
-    unreserved = and_(action.in_(("commit", "void")), ~_opened("reserve"))
-    uncommitted = and_(action == "release", ~_opened("charge", "commit"))
+    unreserved = and_(action.in_(("commit", "void")), ~_has_opening("reserve"))
+    uncommitted = and_(action == "release", ~_has_opening("charge", "commit"))
     yield (
         rows.where(or_(unreserved, uncommitted)),
         "state",
@@ -363,7 +363,7 @@ def _select_entries(source: FromClause = entries) -> Select[Any]:
     )
 
 
-def _opened(*by: str) -> ColumnElement[bool]:
+def _has_opening(*by: str) -> ColumnElement[bool]:
     return exists(
         select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(by), _other.c.seq < entries.c.seq)
     )
@@ -447,7 +447,7 @@ class _DatasetState(NamedTuple):
     account_sums: dict[Place, Cost] | None
 
     @classmethod
-    def of(cls, connection: Connection, row: Row[Any]) -> Self:
+    def from_row(cls, connection: Connection, row: Row[Any]) -> Self:
         """Return the present state of the store."""
 
         def readable(read: Callable[[Connection, int], T]) -> T | None:
@@ -465,7 +465,7 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
         raise InvalidEntry("a trusted key needs signed chain heads. Give the heads as well")
     with store.reader() as connection:
         rows = connection.execute(select(datasets).order_by(datasets.c.id)).all()
-        states = [_DatasetState.of(connection, row) for row in rows]
+        states = [_DatasetState.from_row(connection, row) for row in rows]
     chains: list[tuple[Chain, Head | None]] = []
     problems = tuple(islice(_problems(store, states, heads, key, chains), MOST_PROBLEMS))
     covered = sum(min(head.seq, chain.entries) for chain, head in chains if head is not None)
@@ -551,11 +551,11 @@ def _dataset(
             "the declaration does not match its hash, so the row was edited",
         )
     name = declared.dataset.name
-    yield from _at_head(chain, head)
+    yield from _check_head(chain, head)
     try:
         for entry in stream(store.reader, declared):
             yield from chain.follow(entry)
-            yield from _at_head(chain, head)
+            yield from _check_head(chain, head)
     except LedgerError as error:
         yield Problem(
             name, chain.seq + 1, "head" if isinstance(error, TailRemoved) else "corrupt", str(error)
@@ -589,7 +589,7 @@ def _dataset(
         )
 
 
-def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
+def _check_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
     if head is not None and chain.seq == head.seq and chain.head != head.hash:
         yield Problem(
             chain.dataset.name,

@@ -9,9 +9,9 @@ from decimal import Decimal
 
 from accounting.budget import Budget
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING
-from accounting.numbers import of_unit
+from accounting.numbers import multiple
 from accounting.remaining import Remaining, limits_in_words
-from accounting.wording import format_number, percent_up, rounded_down, rounded_up
+from accounting.wording import format_number, percent_up, round_down, round_up
 
 
 def budget_in_words(budget: Budget) -> str:
@@ -31,7 +31,7 @@ def failure_up(units: int) -> str:
 
 def _up(units: int, unit: Decimal) -> str:
     return (
-        "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
+        "−" + round_down(multiple(-units, unit)) if units < 0 else round_up(multiple(units, unit))
     )
 
 
@@ -43,12 +43,12 @@ def account_cells(remaining: Remaining) -> Iterator[str]:
     """Yield an account's row under `HEADS`: spent amounts rounded up, the rest rounded down."""
     yield remaining.account or "all rows"
     yield main_up(remaining.spent.main)
-    yield rounded_down(remaining.main)
+    yield round_down(remaining.main)
     yield percent_up(remaining.used[0])
     yield f"{failure_up(remaining.spent.failure)}/{failure_up(remaining.budget.capacity.failure)}"
-    yield "-" if remaining.epsilon is None else rounded_up(remaining.epsilon)
-    yield "-" if remaining.epsilon_left is None else rounded_down(remaining.epsilon_left)
-    yield "-" if remaining.mu_left is None else rounded_down(remaining.mu_left)
+    yield "-" if remaining.epsilon is None else round_up(remaining.epsilon)
+    yield "-" if remaining.epsilon_left is None else round_down(remaining.epsilon_left)
+    yield "-" if remaining.mu_left is None else round_down(remaining.mu_left)
 
 
 def units_in_words(budget: Budget) -> str:

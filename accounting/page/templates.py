@@ -50,13 +50,13 @@ def _theorem_html(markdown: str) -> Markup:
     """Return a theorem's words as HTML, with formulas, code and emphasis; links keep their text."""
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
     pieces = _FORMULA.split(text)
-    parts = [_emphasized(pieces[0])]
+    parts = [_emphasize(pieces[0])]
     for formula, code, words in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        parts += [formula or f"<code>{escape(code)}</code>", _emphasized(words)]
+        parts += [formula or f"<code>{escape(code)}</code>", _emphasize(words)]
     return Markup("".join(parts))
 
 
-def _emphasized(words: str) -> str:
+def _emphasize(words: str) -> str:
     return re.sub(r"\*{1,2}([^*]+)\*{1,2}", r"<em>\1</em>", str(escape(words)))
 
 

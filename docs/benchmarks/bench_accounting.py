@@ -169,7 +169,7 @@ TASKS = (  # dp-accounting has no bounded-range event, so the pick of StableTopK
 def with_accounting(task: Task, rounds: int, epsilon: float) -> float:
     """The parameter that we find."""
     return acc.calibrate(
-        lambda x: acc.curves.Composed.of([(rounds, task.curve(x))]),
+        lambda x: acc.curves.Composed.from_parts([(rounds, task.curve(x))]),
         acc.Budget(epsilon=epsilon, delta=DELTA),
     )
 

@@ -37,7 +37,7 @@ def forecasts(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
             items_per_user=round(len(log.users) / log.people, 1),
         )
         start = perf_counter()
-        said = Forecaster(guess, cell.domain == "public").of(
+        said = Forecaster(guess, cell.domain == "public").forecast(
             choice, cell.k, draws=4 * asked.draws
         )
         seconds = perf_counter() - start

@@ -3,7 +3,7 @@
     python docs/benchmarks/bench_pate.py --votes FILE.npz [--draws 20]
 
 Arrays `votes` (rounds, teachers, labels) and `truth` (rounds, labels); made up where no file is
-named. The micro-F1 that `pate.predicted` expects of several mechanisms stands beside that of seeded
+named. The micro-F1 that `pate.predict` expects of several mechanisms stands beside that of seeded
 draws, from which it should differ by less than .03. `by votes` looks at the votes
 (`dpselect plan --pate --votes`); `by model` knows the numbers of a `VotesModel` alone.
 """
@@ -57,7 +57,7 @@ def predictions(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Predicted beside drawn, for noise from a twentieth to two fifths of the teachers."""
     trial = made_up() if asked.votes is None else VotesFile.trial(Path(asked.votes))
     # whose F1 has a standard error of about .005
-    made = pate.simulated(model_of(trial), items=2000)
+    made = pate.simulate(model_of(trial), items=2000)
     for tau in (None, 1, 2, 3):
         held, public = (
             one.ballots if tau is None else one.ballots.cut(tau)
@@ -76,11 +76,11 @@ def predictions(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             )
             seeds = range(1, asked.draws + 1)
             drawn = [
-                pate.predicted(mechanism, held, trial.truth, seed=seed, counts=1).f1
+                pate.predict(mechanism, held, trial.truth, seed=seed, counts=1).f1
                 for seed in seeds
             ]
             by_votes, by_model = (
-                pate.predicted(mechanism, votes, truth).f1
+                pate.predict(mechanism, votes, truth).f1
                 for votes, truth in ((held, trial.truth), (public, made.truth))
             )
             found = {

@@ -19,7 +19,7 @@ import numpy as np
 from harness import best_time, options, peak_of, show
 
 import dpselect as dps
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import EntropySampler
 
 SCALE, SOURCE = 10.0, EntropySampler()
@@ -62,7 +62,7 @@ def ratios(asked: argparse.Namespace) -> Rows:
         for name, draw in DRAWS.items():
             for k in (1, 10, 100, 1000):
                 ours = best_time(
-                    partial(SOURCE.top_k, scores, by_name(name), SCALE, k),
+                    partial(SOURCE.top_k, scores, noise_of(name), SCALE, k),
                     3 * asked.runs,
                 )
                 theirs = best_time(
@@ -82,7 +82,7 @@ def memory(asked: argparse.Namespace) -> Rows:
     for named, scores, _ in made(asked.sizes):
         for k in (1, 100, 1000):
             peak, _ = peak_of(
-                partial(SOURCE.top_k, scores, by_name("gumbel"), SCALE, k)
+                partial(SOURCE.top_k, scores, noise_of("gumbel"), SCALE, k)
             )
             yield named | {"k": k, "peak extra memory / scores": peak / scores.nbytes}
 
@@ -108,7 +108,8 @@ def opendp(asked: argparse.Namespace) -> Rows:
             1,
         )
         ours = best_time(
-            partial(SOURCE.top_k, scores, by_name("exponential"), SCALE, 10), asked.runs
+            partial(SOURCE.top_k, scores, noise_of("exponential"), SCALE, 10),
+            asked.runs,
         )
         yield named | {
             "OpenDP s": theirs,
@@ -127,11 +128,11 @@ def peeling(asked: argparse.Namespace) -> Rows:
                 "k": k,
                 **{
                     f"peel/top_k {name}": best_time(
-                        partial(SOURCE.peel, values, by_name(name), SCALE, k),
+                        partial(SOURCE.peel, values, noise_of(name), SCALE, k),
                         3 * asked.runs,
                     )
                     / best_time(
-                        partial(SOURCE.top_k, values, by_name(name), SCALE, k),
+                        partial(SOURCE.top_k, values, noise_of(name), SCALE, k),
                         3 * asked.runs,
                     )
                     for name in ("exponential", "laplace")
@@ -219,7 +220,7 @@ def rows(asked: argparse.Namespace) -> Rows:
 
     for matrix in (votes, votes.astype(np.float64)):
         for name, draw in {**DRAWS, "gaussian": "standard_normal"}.items():
-            ours = partial(SOURCE.top_k_rows, matrix, by_name(name), SCALE, 1)
+            ours = partial(SOURCE.top_k_rows, matrix, noise_of(name), SCALE, 1)
             yield compared(f"{name}, {matrix.dtype}", matrix, ours, getattr(rng, draw))
     for kbar in (labels, labels // 5):
         mechanism = dps.StableTopK(

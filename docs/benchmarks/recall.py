@@ -22,7 +22,7 @@ from dpselect.app.release.answer import Answer
 from dpselect.app.release.question import Question
 from dpselect.app.release.run import chosen, stage
 from dpselect.app.spec import TopKSpec
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.plan import Choice, TopKRequest
 from dpselect.plan.default import GENEROUS
 
@@ -269,7 +269,7 @@ class Cell:
 
 def mu_of(epsilon: float, delta: float) -> float:
     """The Gaussian parameter of (epsilon, delta), by bisection of the analytic formula."""
-    low, high, cdf = 0.0, 100.0, by_name("gaussian").cdf
+    low, high, cdf = 0.0, 100.0, noise_of("gaussian").cdf
     for _ in range(100):
         mu = (low + high) / 2
         excess = cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * cdf(
@@ -281,7 +281,7 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 def threshold(scale: float, delta: float) -> float:
     """That hides the items of one user with up to 300 of them, each with a count of 1/sqrt(t)."""
-    tails = by_name("gaussian").isf
+    tails = noise_of("gaussian").isf
     return max(
         1 / t**0.5 + scale * float(tails(1 - (1 - delta) ** (1 / t)))
         for t in range(1, GENEROUS + 1)

@@ -12,7 +12,7 @@ from dpselect.mechanisms import noisy_max
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -48,15 +48,15 @@ class LeastPopular(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return noisy_max.select_winner(
-            _negated(scores), by_name("gumbel"), self.scale, source
+            _negated(scores), noise_of("gumbel"), self.scale, source
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return noisy_max.select_winners(-matrix, by_name("gumbel"), self.scale, source)
+        return noisy_max.select_winners(-matrix, noise_of("gumbel"), self.scale, source)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return noisy_max.winner_probabilities(
-            _negated(scores), by_name("gumbel"), self.scale
+            _negated(scores), noise_of("gumbel"), self.scale
         )
 
 

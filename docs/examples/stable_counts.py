@@ -26,7 +26,7 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
 
 
@@ -93,7 +93,9 @@ class StableCounts(Mechanism):
         held = np.flatnonzero(
             counts
         )  # an item that nobody has is one that is not in the log
-        noisy = source.rounded(counts[held], by_name("laplace"), self.scale, self.grid)
+        noisy = source.draw_rounded(
+            counts[held], noise_of("laplace"), self.scale, self.grid
+        )
         shown = dict(zip(held.tolist(), noisy.tolist(), strict=True))
         passed = {item: value for item, value in shown.items() if value >= self.bar}
         return release(scores, passed, ordered=False, requested=None, values=passed)
@@ -141,4 +143,4 @@ class StableCounts(Mechanism):
         noise: NDArray[np.float64] = (
             (np.ceil(value / self.grid) - 0.5) * self.grid - count
         ) / self.scale
-        return float(by_name("laplace").sf(noise))
+        return float(noise_of("laplace").sf(noise))

@@ -48,7 +48,7 @@ def by_tau(
 ) -> list[tuple[int, float]]:
     """(tau, F1) at half of the teachers."""
     made, budget, found = (
-        pate.simulated(model(teachers)),
+        pate.simulate(model(teachers)),
         acc.Budget(epsilon=epsilon, delta=1e-6),
         [],
     )
@@ -57,7 +57,7 @@ def by_tau(
             pate.TauVoting, budget, rounds=rounds, tau=tau, labels=20
         )
         found.append(
-            (tau, pate.predicted(mechanism, made.ballots.cut(tau), made.truth).f1)
+            (tau, pate.predict(mechanism, made.ballots.cut(tau), made.truth).f1)
         )
     return found
 

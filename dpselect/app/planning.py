@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import accounting as acc
-from accounting.address import masked
-from accounting.errors import CalibrationError, located
+from accounting.address import mask
+from accounting.errors import CalibrationError, locate_errors
 from accounting.registry import kind_of
 from dpselect.app.release.preview import Described, Preview, of_release, of_series, of_shares
 from dpselect.app.release.question import Question, choose, request_of
@@ -222,7 +222,7 @@ def _chosen(
         request, chosen = _of_scores(spec, profile, budget, sensitivity)
     first = chosen(spec.mechanism)
     own = kind_of(type(without_counts(first.mechanism)))
-    with located("compare"):
+    with locate_errors("compare"):
         kinds = dict.fromkeys(kind_of(mechanism_class(kind)) for kind in spec.compare or ())
         return request, [first, *(chosen(kind) for kind in kinds if kind != own)]
 
@@ -458,7 +458,7 @@ def _require_stated_once(spec: PlanSpec, kind: str) -> None:
     if names := [f"{name}=" for name in values if name in _EXCLUDED[kind]]:
         subject = f"{', '.join(names)} {'does' if len(names) == 1 else 'do'} not go"
         raise InvalidRequest(
-            f"{subject} with {kind}, shape={masked(str(spec.shape))}. Leave out one or the other"
+            f"{subject} with {kind}, shape={mask(str(spec.shape))}. Leave out one or the other"
         )
 
 
@@ -490,7 +490,7 @@ def profile_of(spec: PlanSpec) -> Profile:
             shape, spec.column, public=spec.public, items_per_user=spec.items_per_user
         )
     if spec.user is None or spec.item is None:
-        raise InvalidRequest(f"shape={masked(shape)} is a log. Name its columns, user= and item=")
+        raise InvalidRequest(f"shape={mask(shape)} is a log. Name its columns, user= and item=")
     return Profile.of_log(
         shape, user=spec.user, item=spec.item, public=spec.public, **file_options(spec)
     )

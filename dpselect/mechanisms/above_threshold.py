@@ -21,9 +21,9 @@ from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
-from dpselect.noise import ThresholdCost, ThresholdNoise, by_name, in_words
+from dpselect.noise import ThresholdCost, ThresholdNoise, in_words, noise_of
 from dpselect.sampling import Sampler
-from dpselect.sampling.ranked import ranked_rows
+from dpselect.sampling.ranked import rank_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
@@ -150,7 +150,7 @@ class AboveThreshold(Mechanism):
 
     @property
     def _cost(self) -> ThresholdCost | None:
-        return by_name(self.noise).threshold_cost
+        return noise_of(self.noise).threshold_cost
 
     @property
     def answer_shift(self) -> float:
@@ -199,7 +199,7 @@ class AboveThreshold(Mechanism):
         level = np.array([[self._level]])
         return first(
             source.passing(
-                matrix, by_name(self.noise), self.scale, self.noise_on_answers, minus=[level]
+                matrix, noise_of(self.noise), self.scale, self.noise_on_answers, minus=[level]
             ),
             self.c,
         )
@@ -209,7 +209,7 @@ class AboveThreshold(Mechanism):
         above = margins(scores.dense(), self._level)
         return dict(
             NoisyComparisons(
-                above, by_name(self.noise), self.scale, self.noise_on_answers
+                above, noise_of(self.noise), self.scale, self.noise_on_answers
             ).passing_sets(self.c)
         )
 
@@ -293,7 +293,7 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1.
         """
-        return float(self._margins(np.array([_at_least_one(size)], dtype=np.float64))[0])
+        return float(self._margins(np.array([_check_size(size)], dtype=np.float64))[0])
 
     def needed_lead(self, size: int, failure: float) -> float:
         """Return the lead over rank size + 1, in score units, that makes `error_bound` hold.
@@ -305,7 +305,7 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
         """
-        return self.margin(size) + self._scales[0] * math.log(2 / _checked(failure))
+        return self.margin(size) + self._scales[0] * math.log(2 / _check_failure(failure))
 
     def error_bound(self, size: int, failure: float) -> float:
         """Return a bound on the best score minus the released one, in score units. Theorem V7.
@@ -317,7 +317,7 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
         """
-        return self._scales[2] * math.log(2 * _at_least_one(size) / _checked(failure))
+        return self._scales[2] * math.log(2 * _check_size(size) / _check_failure(failure))
 
     @property
     def _scales(self) -> tuple[float, float, float]:
@@ -363,14 +363,14 @@ class LargeMargin(Mechanism):
 
     def _positions(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows,) the chosen candidate of every row."""
-        ranks = ranked_rows(block)
+        ranks = rank_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
         sizes = self._sizes(ordered, source)
         places = np.empty(len(block), dtype=np.int64)
         for size in np.unique(sizes).tolist():
             rows = np.flatnonzero(sizes == size)
             places[rows] = source.top_k_rows(
-                ordered[rows, :size], by_name("gumbel"), self._scales[2], 1
+                ordered[rows, :size], noise_of("gumbel"), self._scales[2], 1
             )[:, 0]
         return ranks[np.arange(len(block)), places]
 
@@ -382,14 +382,14 @@ class LargeMargin(Mechanism):
             return np.ones(len(descending), dtype=np.int64)
         minus = [descending[:, 1:], self._margins(np.arange(1.0, ranks + 1))[None]]
         flags = source.passing(
-            descending[:, :1], by_name("exponential"), threshold, comparison, minus=minus
+            descending[:, :1], noise_of("exponential"), threshold, comparison, minus=minus
         )
         places = first(flags, 1)[:, 0]
         return np.where(places >= 0, places + 1, ranks + 1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(scores.size, 1000)
-        positions, ordered = scores.ranked(scores.size)
+        positions, ordered = scores.rank(scores.size)
         chances = np.zeros(scores.size)
         for size, chance in enumerate(self._size_law(ordered).tolist(), start=1):
             chances[:size] += chance * gumbel_softmax(margins(ordered[:size], 0.0), self._scales[2])
@@ -401,17 +401,17 @@ class LargeMargin(Mechanism):
             return np.ones(1)
         threshold, comparison, _ = self._scales
         return NoisyComparisons(
-            self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison
+            self._leads(ordered[None])[0], noise_of("exponential"), threshold, comparison
         ).first_passing()
 
 
-def _at_least_one(size: int) -> int:
+def _check_size(size: int) -> int:
     if size < 1:
         raise InvalidRequest(f"size={size!r} must be at least 1")
     return size
 
 
-def _checked(failure: float) -> float:
+def _check_failure(failure: float) -> float:
     if not 0 < failure < 1:
         raise InvalidRequest(f"failure={failure!r} must be a probability in (0, 1)")
     return failure

@@ -129,7 +129,7 @@ class Mechanism(Gate, Summable, ABC):
     @property
     def ordered(self) -> bool:
         """True if the rank order of the selection is released."""
-        return bool(self.traits.of("ordered", self))
+        return bool(self.traits.value_of("ordered", self))
 
     @final
     @property
@@ -137,7 +137,7 @@ class Mechanism(Gate, Summable, ABC):
         """Largest number of items in one release, or None for as many as the mechanism chooses."""
         return (
             settings_of(self)[most]
-            if isinstance(most := self.traits.of("most", self), str)
+            if isinstance(most := self.traits.value_of("most", self), str)
             else most
         )
 
@@ -145,7 +145,7 @@ class Mechanism(Gate, Summable, ABC):
     @property
     def most_of_each(self) -> int | None:
         """Largest number of items of one group, or of the whole release if there are no groups."""
-        each: int | None = self.traits.of("each", self)
+        each: int | None = self.traits.value_of("each", self)
         return self.most_released if each is None else each
 
     @final

@@ -18,10 +18,10 @@ from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.hazard_noise import AnyLipschitzNoise
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
-from dpselect.mechanisms.ranks import centered
+from dpselect.mechanisms.ranks import center
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import LipschitzNoise, Noise, by_name, in_words
+from dpselect.noise import LipschitzNoise, Noise, in_words, noise_of
 from dpselect.sampling import Sampler
 from dpselect.sampling.ranked import Ranked
 from dpselect.sampling.set_classes import (
@@ -100,7 +100,7 @@ class CanonicalTopK(Mechanism):
             or not all(0 <= i < scores.size for i in subset)
         ):
             raise InvalidRequest(f"subset must be k={self.k} different candidate positions")
-        score = _set_score(centered(scores.dense()), subset, self.gamma, self.top_set) / self.scale
+        score = _set_score(center(scores.dense()), subset, self.gamma, self.top_set) / self.scale
         classes = Classes(Ranked(scores.dense()), self.k, self.gamma, self.top_set)
         if self.noise == "gumbel":
             lowest = np.arange(classes.first, classes.ranked.size + 1)
@@ -109,7 +109,7 @@ class CanonicalTopK(Mechanism):
                 logs = classes.log_size(row, lowest) + classes.score(row, lowest) / self.scale
                 sums.append(float(scipy.special.logsumexp(logs)))
             return math.exp(score - float(scipy.special.logsumexp(sums)))
-        return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
+        return _integrate(*_compress(classes, self.scale), noise_of(self.noise), score)
 
     def classes_of(self, candidates: int) -> int:
         """Number of classes of equally scored sets of one row with that many candidates.
@@ -122,7 +122,7 @@ class CanonicalTopK(Mechanism):
         ranked = Ranked(scores.dense())
         chosen = draw_class(
             Classes(ranked, self.k, self.gamma, self.top_set),
-            by_name(self.noise),
+            noise_of(self.noise),
             self.scale,
             source,
         )
@@ -133,7 +133,7 @@ class CanonicalTopK(Mechanism):
         candidates = matrix.shape[1]
         if self.classes_of(candidates) <= _MOST_CLASSES:
             layout = RowClasses(candidates, self.k, self.gamma, self.top_set)
-            drawn = draw_rows(matrix, layout, by_name(self.noise), self.scale, source)
+            drawn = draw_rows(matrix, layout, noise_of(self.noise), self.scale, source)
             return Selections(drawn, ordered=False, requested=self.k)
         rows = [
             self._select(
@@ -144,7 +144,7 @@ class CanonicalTopK(Mechanism):
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centered(scores.dense())
+        values = center(scores.dense())
         sets = math.comb(len(values), self.k)
         require_enumerable(sets, 2e5 if self.noise == "gumbel" else 128)
         # Report-noisy-max over all sets one by one: knows nothing of classes.
@@ -152,7 +152,7 @@ class CanonicalTopK(Mechanism):
         utility = np.array(
             [_set_score(values, subset, self.gamma, self.top_set) for subset in subsets]
         )
-        law = argmax_probabilities(by_name(self.noise), self.scale, utility)
+        law = argmax_probabilities(noise_of(self.noise), self.scale, utility)
         return {frozenset(subset): p for subset, p in zip(subsets, law.tolist(), strict=True)}
 
 
@@ -183,7 +183,7 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
     return float(gamma * values[inside].min() - (1 - gamma) * best_outside)
 
 
-def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
+def _compress(classes: Classes, scale: float) -> tuple[Floats, Floats]:
     """Return distinct class scores, ascending, in units of the scale, and ln of their set count."""
     lowest = np.arange(classes.first, classes.ranked.size + 1)
     if classes.rows * len(lowest) > _MOST_INTEGRATED:
@@ -202,7 +202,7 @@ def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:
     return distinct, total
 
 
-def _by_quadrature(scores: Floats, log_sizes: Floats, noise: Noise, score: float) -> float:
+def _integrate(scores: Floats, log_sizes: Floats, noise: Noise, score: float) -> float:
     low, high = _window(scores, log_sizes, noise)
     inner = scores[(scores > low) & (scores < high)]
     edges = np.unique(

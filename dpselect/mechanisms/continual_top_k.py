@@ -23,7 +23,7 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.plan.fit import calibrated
+from dpselect.plan.fit import calibrate_mechanism
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
@@ -85,7 +85,7 @@ class HorizonClip(Frozen):
         """
         return _weights(self.exponent, self.cells)[1]
 
-    def counted(
+    def count(
         self,
         users: Integers,
         used: NDArray[np.int16],
@@ -245,15 +245,15 @@ def strategy(count: Over, periods: int, window: int | None) -> Strategy:
         (np.arange(periods) < width).astype(np.int64),
     )
     estimator, totals = (
-        _solved(measured, counted),
-        _solved(measured, np.ones(periods, dtype=np.int64)),
+        _solve(measured, counted),
+        _solve(measured, np.ones(periods, dtype=np.int64)),
     )
     for column in (measured, estimator, counted, totals):
         column.setflags(write=False)
     return Strategy(measured, estimator, counted, totals)
 
 
-def _solved(measured: Integers, first_column: Integers) -> Floats:
+def _solve(measured: Integers, first_column: Integers) -> Floats:
     """The first column of A C^-1, for the first columns of C and A."""
     factors, column = measured / UNIT, np.zeros(len(first_column))
     for t in range(len(first_column)):
@@ -429,7 +429,7 @@ class ContinualTopK(Mechanism):
         """
         bracket = (_LEAST, _MOST)
 
-        def made(scale: float, delta: float | None) -> Self:
+        def make(scale: float, delta: float | None) -> Self:
             plain = cls(scale=scale, delta=delta, **settings)
             if counted is None:
                 return plain
@@ -438,13 +438,13 @@ class ContinualTopK(Mechanism):
             return plain.model_copy(update={"counts": counts})
 
         if not unknown:
-            mechanism: Any = calibrated(lambda scale: made(scale, None), budget, bracket)
+            mechanism: Any = calibrate_mechanism(lambda scale: make(scale, None), budget, bracket)
             return cls.model_validate(mechanism)
         candidates: list[Any] = []
         for share in _SHARES:
             delta = share * budget.delta
-            fitted = partial(made, delta=delta)
-            candidates.append(calibrated(fitted, budget, bracket))
+            fitted = partial(make, delta=delta)
+            candidates.append(calibrate_mechanism(fitted, budget, bracket))
         some = slice(None, None, -(-candidates[0].periods // _COMPARED))
         return cls.model_validate(
             min(candidates, key=lambda mechanism: mechanism.thresholds(some).mean())
@@ -456,10 +456,12 @@ class ContinualTopK(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        core: Curve = GaussianDP(mu=ratio_up(self._moved(self.strategy.norm), self.scale))
+        core: Curve = GaussianDP(mu=ratio_up(self._l2_change(self.strategy.norm), self.scale))
         if self.counts is not None:
             core = core + GaussianDP(
-                mu=ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale)
+                mu=ratio_up(
+                    self._l2_change(self._counts_moved(self.counts.items)), self.counts.scale
+                )
             )
         return core if self.delta is None else Approximate(curve=core, delta0=self.delta)
 
@@ -473,7 +475,7 @@ class ContinualTopK(Mechanism):
         """Standard deviations (periods,) of the released scores, in weights."""
         return self.scale * self.strategy.deviations
 
-    def _moved(self, norm: float) -> float:
+    def _l2_change(self, norm: float) -> float:
         """Change in l2 under the stated relation, if adding one user changes at most `norm`."""
         return norm if self.own_relation == "add_remove" else next_up(sqrt_up(Fraction(2)) * norm)
 
@@ -573,10 +575,10 @@ class ContinualTopK(Mechanism):
         """Most (periods,) that rounding measurements to the public grid raises an estimate."""
         return np.cumsum(np.abs(estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
 
-    def _refused(self, *_: object, **__: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise InvalidRequest(
             "ContinualTopK releases at the end of each period of a horizon, from the events of that"
             " period and a private state. Use dpselect.continual.open, which opens the horizon"
         )
 
-    _check_scores = _select = _select_many = _probabilities = _refused
+    _check_scores = _select = _select_many = _probabilities = _refuse

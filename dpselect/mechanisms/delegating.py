@@ -19,7 +19,7 @@ around_traits: partial[Traits] = partial(
     domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
     values=lambda mechanism: mechanism.mechanism.releases_values,
     zeros=lambda mechanism: mechanism.mechanism._counts_only,
-    groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+    groups=lambda mechanism: mechanism.mechanism.traits.value_of("groups", mechanism.mechanism),
 )
 """Traits of a `DelegatingMechanism`, to be completed with the question and the number of items."""
 

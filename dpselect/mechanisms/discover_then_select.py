@@ -12,7 +12,7 @@ from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, ShowsValues
-from dpselect.mechanisms.release import in_own_order, positions_of, release
+from dpselect.mechanisms.release import positions_of, release, sort_positions
 from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -49,8 +49,8 @@ class DiscoverThenSelect(Mechanism):
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
-        groups=lambda mechanism: mechanism.discovery.traits.of("groups", mechanism.discovery),
-        reads=lambda mechanism: mechanism.discovery.traits.of("reads", mechanism.discovery),
+        groups=lambda mechanism: mechanism.discovery.traits.value_of("groups", mechanism.discovery),
+        reads=lambda mechanism: mechanism.discovery.traits.value_of("reads", mechanism.discovery),
     )
     discovery: AnyMechanism = Field(
         description="a mechanism for unknown domains that releases an order"
@@ -171,7 +171,7 @@ class DiscoverThenSelect(Mechanism):
                 complete=False,
                 reason=_REASON,
             )
-        items = in_own_order(scores, positions)
+        items = sort_positions(scores, positions)
         chosen = self.selection._select(self._again(scores, items), source)
         best = [items[place] for place in chosen.indices]
         result = release(
@@ -187,11 +187,11 @@ class DiscoverThenSelect(Mechanism):
         )
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
-        labels = scores.named(items)
+        labels = scores.labels_at(items)
         if scores.second is not None and labels is not None:
             return scores.second.scores(labels)
         return Scores(
-            scores.at(items), sensitivity=scores.sensitivity, labels=labels, kind=scores.kind
+            scores.values_at(items), sensitivity=scores.sensitivity, labels=labels, kind=scores.kind
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -227,7 +227,7 @@ class DiscoverThenSelect(Mechanism):
             for order, chance in self.discovery._probabilities(scores).items()
         )
         return mixture(
-            (chance, self._law(scores, order, in_own_order(scores, list(order))))
+            (chance, self._law(scores, order, sort_positions(scores, list(order))))
             for order, chance in best
         )
 

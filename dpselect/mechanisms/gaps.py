@@ -17,9 +17,9 @@ from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import count_blocks, favored, heights, highest, read_counts
+from dpselect.mechanisms.ranks import add_public, count_blocks, heights, highest, read_counts
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import NoiseName, noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -193,19 +193,19 @@ class WidestGap(Mechanism, ABC):
     def propose(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) chosen ranks for (rows, ranks) gaps. They are private until released."""
         noise, scale = self._noise
-        return source.top_k_rows(self._preferred(gaps), by_name(noise), scale, 1)[:, 0] + 1
+        return source.top_k_rows(self._regularize(gaps), noise_of(noise), scale, 1)[:, 0] + 1
 
     def rank_law(self, gaps: Floats) -> Floats:
         """Return (ranks,) probabilities that each rank is chosen, for (ranks,) gaps."""
         noise, scale = self._noise
-        return argmax_probabilities(by_name(noise), scale, self._preferred(gaps))
+        return argmax_probabilities(noise_of(noise), scale, self._regularize(gaps))
 
-    def _preferred(self, gaps: Floats) -> Floats:
+    def _regularize(self, gaps: Floats) -> Floats:
         """Return gaps plus the values of the regularizer, shape (..., ranks)."""
         return (
             gaps
             if self.regularizer is None
-            else favored(gaps, self.regularizer.first(gaps.shape[-1]))
+            else add_public(gaps, self.regularizer.first(gaps.shape[-1]))
         )
 
 

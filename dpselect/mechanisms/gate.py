@@ -64,7 +64,7 @@ class MechanismInput(ABC, Generic[M]):
         """
 
     @abstractmethod
-    def settled(self, mechanism: M) -> Any:
+    def complete(self, mechanism: M) -> Any:
         """Return the mechanism with its open settings filled in from public facts of the rounds."""
 
     def require(self, mechanism: M, source: Sampler) -> None:
@@ -72,16 +72,16 @@ class MechanismInput(ABC, Generic[M]):
         whoever: Any = mechanism
         whoever._check_size(self.candidates)
         self.check(mechanism)
-        self.settled(mechanism)._require(self.only(mechanism), source)
+        self.complete(mechanism)._require(self.only(mechanism), source)
 
     def release(self, mechanism: M, source: Sampler) -> Selection:
         """Return the one selection of a single round, once `require` has passed."""
-        chosen: Selection = self.settled(mechanism)._select(self.only(mechanism), source)
+        chosen: Selection = self.complete(mechanism)._select(self.only(mechanism), source)
         return chosen
 
     def law(self, mechanism: M) -> dict[Any, float]:
         """Return the exact distribution of `release`."""
-        law: dict[Any, float] = self.settled(mechanism)._probabilities(self.only(mechanism))
+        law: dict[Any, float] = self.complete(mechanism)._probabilities(self.only(mechanism))
         return law
 
     @abstractmethod
@@ -124,13 +124,13 @@ class Gate(Frozen, ABC):
     @property
     def releases_values(self) -> bool:
         """True if noisy scores of the selected candidates are released."""
-        return bool(self.traits.of("values", self))
+        return bool(self.traits.value_of("values", self))
 
     @final
     @property
     def takes_observed(self) -> bool:
         """True if the candidates may have been read off private data."""
-        return bool(self.traits.of("domain", self) == "unknown")
+        return bool(self.traits.value_of("domain", self) == "unknown")
 
     @property
     def _counts_only(self) -> bool:
@@ -138,7 +138,7 @@ class Gate(Frozen, ABC):
 
         Scores must then be counts, because a 0 means nothing for other scores.
         """
-        return self.takes_observed or bool(self.traits.of("zeros", self))
+        return self.takes_observed or bool(self.traits.value_of("zeros", self))
 
     @abstractmethod
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -308,7 +308,7 @@ class Gate(Frozen, ABC):
             self._check_observed()
         self._check_stated()
         self._check_scores(scores)
-        if self.traits.of("groups", self) and scores.multiplicities is not None:
+        if self.traits.value_of("groups", self) and scores.multiplicities is not None:
             source.require_drawable(scores.size)
         else:
             scores.require_dense()

@@ -141,7 +141,7 @@ class Counts:
             float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf
         )
 
-    def between(self, low: Floats, high: Floats) -> tuple[Integers, Integers]:
+    def bounds_between(self, low: Floats, high: Floats) -> tuple[Integers, Integers]:
         """Return (levels, k) bounds on the counts at every level from low to high, elementwise.
 
         Both ends have shape (levels,). Theorem M10.
@@ -168,7 +168,7 @@ class Counts:
         after = np.where(count < self._size, self._top - next_one, np.inf)
         return last, after.min(axis=1)
 
-    def at(self, level: arb, least: Integers, most: Integers) -> Integers | None:
+    def counts_at(self, level: arb, least: Integers, most: Integers) -> Integers | None:
         """Return (k,) the counts at a level, not halved, known as a ball, between these bounds.
 
         None if the ball leaves them open.
@@ -236,7 +236,7 @@ class Cells:
         width = np.append(np.log(-np.expm1(-np.maximum(self._widths(), _NARROW))), 0.0)
         return counts - spent + width, _LOGARITHM * (1.0 + counts + spent + np.abs(width))
 
-    def picked(self, count: int, source: Sampler) -> Integers:
+    def draw(self, count: int, source: Sampler) -> Integers:
         """Draw (count,) cells by their weights; the atom is the one after the last."""
         value, error = self.log_weights(self.allowed)
         narrow = np.append(self._widths() < _NARROW, False)
@@ -308,7 +308,7 @@ def log_product(allowed: Integers) -> Floats:
     return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
 
 
-def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Integers]:
+def _flip(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Integers]:
     """Draw (count,) flags that are True with a probability known by its logarithm.
 
     The logarithm lies within `error` of `chance`. Also returns the places where this leaves the
@@ -339,7 +339,7 @@ class AllowedRanks:
         self._all = np.full(k, ranked.size)
         self._places = np.arange(k)
         self.last: float = min(self._counts.largest_loss, 0.5 * cut)
-        self._cells = self._refined()
+        self._cells = self._refine()
 
     def draw(self, count: int, source: Sampler) -> Integers:
         """Draw (count, k) numbers of best ranks that may stand in each place.
@@ -357,38 +357,40 @@ class AllowedRanks:
     def _propose(self, count: int, source: Sampler) -> tuple[Integers, Flags]:
         """Draw allowed ranks at levels from the envelope, and flags of accepted proposals."""
         allowed, accepted = np.tile(self._all, (count, 1)), np.ones(count, dtype=np.bool_)
-        cell = self._cells.picked(count, source)
+        cell = self._cells.draw(count, source)
         inside = np.flatnonzero(cell < len(self._cells))
         ranks = self._levels(cell[inside], source.words)
         allowed[inside] = ranks
-        accepted[inside] = self._accepted(ranks, self._cells.allowed[cell[inside]], source.words)
+        accepted[inside] = self._accept(ranks, self._cells.allowed[cell[inside]], source.words)
         return allowed, accepted
 
     def _levels(self, cell: Integers, words: WordSource) -> Integers:
         """Draw (count, k) allowed ranks at levels that are exponential within their cells."""
         drawn = words(len(cell))
         low, high = self._cells.within(cell, drawn)
-        least, most = self._counts.between(low, high)
+        least, most = self._counts.bounds_between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
 
             def counts(uniform: arb, i: int = i) -> Integers | None:
-                return self._counts.at(self._cells.level(int(cell[i]), uniform), least[i], most[i])
+                return self._counts.counts_at(
+                    self._cells.level(int(cell[i]), uniform), least[i], most[i]
+                )
 
             least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
         return least
 
-    def _accepted(self, allowed: Integers, envelope: Integers, words: WordSource) -> Flags:
+    def _accept(self, allowed: Integers, envelope: Integers, words: WordSource) -> Flags:
         """Draw (count,) flags, True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
         drawn = words(len(chance))
-        accepted, unsure = _flipped(chance, error, drawn)
+        accepted, unsure = _flip(chance, error, drawn)
         for i in unsure.tolist():
             ratio = fmpq(product(allowed[i]), product(envelope[i]))
             accepted[i] = LazyUniform(words, word=int(drawn[i])).below(partial(arb, ratio))
         return accepted
 
-    def _refined(self) -> Cells:
+    def _refine(self) -> Cells:
         """Cut levels where N changes, until at most half of the envelope is above the density."""
         steps = min(2.0 * self._rate * self.last, _FARTHEST)
         with np.errstate(over="ignore"):

@@ -15,12 +15,12 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, favored, heights, read_counts
+from dpselect.mechanisms.ranks import add_public, count_blocks, heights, read_counts
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
-from dpselect.sampling.ranked import ranked_rows
+from dpselect.sampling.ranked import rank_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -157,7 +157,7 @@ class LimitedDomain(Mechanism):
 
     def _select_block(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows, k) released positions, and -1 beyond the last."""
-        positions = ranked_rows(block)[:, : self.kbar + 1]
+        positions = rank_rows(block)[:, : self.kbar + 1]
         descending = cast(Numbers, np.take_along_axis(block, positions, axis=1))
         above, floors = self._heights(descending)
         choices = self._choose(floors, source)
@@ -207,13 +207,15 @@ class LimitedDomain(Mechanism):
         """Return (..., sizes) scores of the thresholds, higher for lower ones, up to a constant."""
         touched = np.array(self._sizes)
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
-        return -favored(floors, (growth - growth[0]) * self._scale)
+        return -add_public(floors, (growth - growth[0]) * self._scale)
 
     def _choose(self, floors: Floats, source: Sampler) -> Integers:
         """Return (rows,) chosen places in kbar_least, ..., kbar, for (rows, sizes) floors."""
         if self.kbar_least is None:
             return np.zeros(len(floors), dtype=np.int64)
-        return source.top_k_rows(self._preferences(floors), by_name("gumbel"), self._scale, 1)[:, 0]
+        return source.top_k_rows(self._preferences(floors), noise_of("gumbel"), self._scale, 1)[
+            :, 0
+        ]
 
     def _beat(self, counts: Floats, threshold: float, source: Sampler) -> Integers:
         """Return places in the noisy order of (rows, ranks) counts, and -1 from the threshold on.
@@ -222,7 +224,7 @@ class LimitedDomain(Mechanism):
         """
         contest = np.column_stack([counts, np.full(len(counts), threshold)])
         order = source.top_k_rows(
-            contest, by_name("gumbel"), self._scale, min(self.k + 1, contest.shape[1])
+            contest, noise_of("gumbel"), self._scale, min(self.k + 1, contest.shape[1])
         )
         below = np.logical_or.accumulate(order == counts.shape[1], axis=1)
         return np.where(below, -1, order)

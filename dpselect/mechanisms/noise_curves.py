@@ -20,8 +20,8 @@ from dpselect.noise import (
     NoiseName,
     VectorNoise,
     WinnerCost,
-    by_name,
     in_words,
+    noise_of,
 )
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
@@ -65,7 +65,7 @@ def winner_curve(
 
     The noise itself declares the theorem, and there is no default.
     """
-    cost = by_name(noise).winner_cost
+    cost = noise_of(noise).winner_cost
     if cost is None or cost not in get_args(WinnerCost):
         raise InvalidMechanism(
             f"noise={noise!r} declares no winner_cost, so no theorem states the cost of the"
@@ -89,7 +89,7 @@ def epsilon_curve(noise: LipschitzNoise | Noise, epsilon: float) -> BoundedRange
     """
     return (
         BoundedRange(epsilon=epsilon)
-        if by_name(noise).winner_cost == "bounded_range"
+        if noise_of(noise).winner_cost == "bounded_range"
         else LaplaceDP(epsilon=epsilon)
     )
 

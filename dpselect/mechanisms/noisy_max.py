@@ -27,10 +27,10 @@ from dpselect.mechanisms.noise_curves import (
     vector,
     winner_curve,
 )
-from dpselect.mechanisms.ranks import centered
+from dpselect.mechanisms.ranks import center
 from dpselect.mechanisms.release import (
     cell_law,
-    expanded,
+    expand,
     half_width,
     largest,
     public_grid,
@@ -38,7 +38,7 @@ from dpselect.mechanisms.release import (
     with_values,
 )
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
-from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, LipschitzNoise, Noise, NoiseName, in_words, noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -64,7 +64,7 @@ def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler)
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
     """Return the distribution of the winner, by quadrature."""
     require_enumerable(scores.size, 64)
-    law = argmax_probabilities(noise, scale, centered(scores.dense()))
+    law = argmax_probabilities(noise, scale, center(scores.dense()))
     return dict(enumerate(law.tolist()))
 
 
@@ -121,7 +121,7 @@ class EpsilonWinner(NoisyWinner, ABC):
     @final
     @property
     def _noise(self) -> tuple[Noise, float]:
-        return by_name(self.noise_name), self.scale
+        return noise_of(self.noise_name), self.scale
 
 
 noisy_traits: partial[Traits] = partial(
@@ -193,14 +193,14 @@ class ReportNoisyMax(NoisyWinner):
 
     @property
     def _noise(self) -> tuple[Noise, float]:
-        return by_name(self.noise), self.scale
+        return noise_of(self.noise), self.scale
 
 
 def _require_gaussian_width(
     noise: NoiseName, sensitivity: Sensitivity, candidates: int | None
 ) -> None:
     """Refuse Gaussian noise whose cost nothing bounds."""
-    if by_name(noise).winner_cost == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
+    if noise_of(noise).winner_cost == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
             f"noise={noise!r} needs candidates= (the public number of candidates) or a"
             " sensitivity with l0= or l2=. Without one of them nothing bounds one user's"
@@ -275,7 +275,7 @@ class PeelingTopK(NoisyTopK):
         return self.k * _shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        noise = by_name(self.noise)
+        noise = noise_of(self.noise)
         if noise.name == "gumbel":
             best = largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
         elif scores.multiplicities is not None:
@@ -287,7 +287,7 @@ class PeelingTopK(NoisyTopK):
         return release(scores, best, ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        noise = by_name(self.noise)
+        noise = noise_of(self.noise)
         if noise.name == "gumbel":
             return Selections(
                 source.top_k_rows(matrix, noise, self.scale, self.k), ordered=True, requested=self.k
@@ -296,7 +296,7 @@ class PeelingTopK(NoisyTopK):
         return Selections(np.stack(rows), ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values, noise = centered(scores.dense()), by_name(self.noise)
+        values, noise = center(scores.dense()), noise_of(self.noise)
         require_enumerable(math.perm(len(values), self.k))
         law: dict[tuple[int, ...], float] = {(): 1.0}
         for _ in range(self.k):
@@ -320,7 +320,7 @@ def _shared_winner(
     A union over candidates is paid for each of the two.
     """
     whole = winner_curve(noise, scale, sensitivity, candidates)
-    if by_name(noise).winner_cost != "gaussian":
+    if noise_of(noise).winner_cost != "gaussian":
         return whole
     return tighter(2 * whole, centered_gaussian(scale, sensitivity, candidates))
 
@@ -467,12 +467,12 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.values:
             drawn = source.ranking(
-                scores.values, by_name(self.noise), self.scale, self.k, scores.multiplicities
+                scores.values, noise_of(self.noise), self.scale, self.k, scores.multiplicities
             )
             noisy = drawn.rounded(public_grid(self.scale)).tolist()
-            values = dict(zip(expanded(scores, drawn.index, drawn.member), noisy, strict=True))
+            values = dict(zip(expand(scores, drawn.index, drawn.member), noisy, strict=True))
             return release(scores, values, ordered=True, requested=self.k, values=values)
-        best = largest(scores, by_name(self.noise), self.scale, self.k, source)
+        best = largest(scores, noise_of(self.noise), self.scale, self.k, source)
         chosen = release(scores, best, ordered=self.ordered, requested=self.k)
         return (
             chosen
@@ -486,7 +486,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
                 "select_many releases no values. Call select for every row, or leave values and"
                 " value_scale out"
             )
-        best = source.top_k_rows(matrix, by_name(self.noise), self.scale, self.k)
+        best = source.top_k_rows(matrix, noise_of(self.noise), self.scale, self.k)
         if not self.ordered:
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)
@@ -502,7 +502,9 @@ class OneshotTopK(NoisyTopK, ShowsValues):
                 else "no values are released. Ask for probabilities, or configure value_scale"
             )
         require_enumerable(math.comb(scores.size, self.k) * len(between) ** self.k)
-        return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges, between)
+        return cell_law(
+            scores, self._item_distribution(scores), "laplace", self.value_scale, edges, between
+        )
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:
@@ -512,11 +514,11 @@ class OneshotTopK(NoisyTopK, ShowsValues):
                 else "Ask for cell_probabilities, or leave value_scale out"
             )
             raise NoClosedForm(f"released values have a density, not probabilities. {instead}")
-        return self._chosen(scores)
+        return self._item_distribution(scores)
 
-    def _chosen(self, scores: Scores) -> dict[Any, float]:
+    def _item_distribution(self, scores: Scores) -> dict[Any, float]:
         """Return the distribution of the items."""
-        values, noise = centered(scores.dense()), by_name(self.noise)
+        values, noise = center(scores.dense()), noise_of(self.noise)
         if self.ordered:
             require_enumerable(math.perm(len(values), self.k))
             return dict(ordered_probabilities(noise, self.scale, values, self.k))
@@ -545,7 +547,8 @@ def winners_curve(
     Their order is included if `_shows_order`, otherwise it covers the set. `family` is True if the
     bounds of Theorem M2 may lower the cost of a set.
     """
-    single, cost = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_cost
+    single = winner_curve(noise, scale, sensitivity, candidates)
+    cost = noise_of(noise).winner_cost
     if cost == "gaussian":
         return centered_gaussian(scale, sensitivity, candidates)
     if cost == "bounded_range":
@@ -571,7 +574,7 @@ def _shows_order(
     The order costs as much as the set under smooth noise, unless the complement or the family of
     Theorem M2 makes the set cheaper. Theorems C10, H2 and N8.
     """
-    law, times = by_name(noise), _times(noise, candidates, k)
+    law, times = noise_of(noise), _times(noise, candidates, k)
     if law.winner_cost in ("bounded_range", "gaussian"):
         return True
     if noise == "laplace" and sensitivity.l1_of(None) <= times * sensitivity.range:
@@ -587,7 +590,9 @@ def _shows_order(
 def _times(noise: NoiseName, candidates: int | None, k: int) -> int:
     # With symmetric noise the set left out is the top set of the negated scores.
     return (
-        min(k, max(candidates - k, 0)) if by_name(noise).symmetric and candidates is not None else k
+        min(k, max(candidates - k, 0))
+        if noise_of(noise).symmetric and candidates is not None
+        else k
     )
 
 

@@ -153,7 +153,9 @@ class GroupedScores(MechanismInput):
         groups = self.groups
         if self.presence is not None:
             discovered = mechanism.discovery._select(self.presence, source)
-            groups = _in_order(discovered.labels or ())  # the order of their noise is not released
+            groups = _sort_groups(
+                discovered.labels or ()
+            )  # the order of their noise is not released
         chosen = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
         late = (
             [part.reason for part in chosen if not part.complete]
@@ -161,12 +163,12 @@ class GroupedScores(MechanismInput):
             else ["no group was discovered"]
         )
         return Selection(
-            indices=_joined([part.positions for part in chosen]),
+            indices=_join([part.positions for part in chosen]),
             ordered=mechanism.mechanism.ordered,
             complete=not late,
             reason=late[0] if late else None,
-            values=_joined([part.values for part in chosen]),
-            labels=_joined([part.labels for part in chosen]),
+            values=_join([part.values for part in chosen]),
+            labels=_join([part.labels for part in chosen]),
             groups=tuple(
                 group for group, part in zip(groups, chosen, strict=True) for _ in range(len(part))
             ),
@@ -181,14 +183,14 @@ class GroupedScores(MechanismInput):
             return self._law(mechanism, self.groups)
         names, law = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
         discovered = (
-            (chance, _in_order(names[place] for place in _items(outcome)))
+            (chance, _sort_groups(names[place] for place in _items(outcome)))
             for outcome, chance in law.items()
         )
         return mixture((chance, self._law(mechanism, groups)) for chance, groups in discovered)
 
     def _law(self, mechanism: Any, groups: tuple[Label, ...]) -> dict[Any, float]:
         laws = [
-            _named(group, mechanism.mechanism._probabilities(self._scores[group]))
+            _name_outcomes(group, mechanism.mechanism._probabilities(self._scores[group]))
             for group in groups
         ]
         require_enumerable(math.prod(map(len, laws)))
@@ -207,7 +209,7 @@ class GroupedScores(MechanismInput):
             " mechanism of one group"
         )
 
-    def settled(self, mechanism: Any) -> Any:
+    def complete(self, mechanism: Any) -> Any:
         return mechanism
 
     def draw(self, mechanism: Any, source: Sampler) -> NoReturn:
@@ -220,7 +222,7 @@ class GroupedScores(MechanismInput):
         return f"GroupedScores({size}max_groups_per_user={self.max_groups_per_user})"
 
 
-def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
+def _join(parts: list[Any]) -> tuple[Any, ...] | None:
     """Concatenate the tuples of all groups, or return None if there are none or any is None."""
     return (
         None
@@ -229,7 +231,9 @@ def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
     )
 
 
-def _named(group: Label, law: dict[Any, float]) -> dict[tuple[tuple[Label, int], ...], float]:
+def _name_outcomes(
+    group: Label, law: dict[Any, float]
+) -> dict[tuple[tuple[Label, int], ...], float]:
     """Return the distribution of one group's outcomes, as pairs (group, position)."""
     return {
         tuple((group, item) for item in _items(outcome)): chance for outcome, chance in law.items()
@@ -240,7 +244,7 @@ def _items(outcome: Any) -> tuple[int, ...]:
     return (outcome,) if isinstance(outcome, int) else tuple(outcome)
 
 
-def _in_order(groups: Iterable[Label]) -> tuple[Label, ...]:
+def _sort_groups(groups: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(groups, key=label_key))
 
 

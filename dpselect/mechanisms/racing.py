@@ -22,11 +22,11 @@ from accounting.wording import format_number
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.release import half_width, in_own_order, public_grid, release
+from dpselect.mechanisms.release import half_width, public_grid, release, sort_positions
 from dpselect.mechanisms.sparse_histogram import steps
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.mechanisms.weighs_again import WeighsAgain, normal_cdf, normal_pdf
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections
@@ -356,31 +356,33 @@ class RacingTopK(WeighsAgain):
                 raise InvalidScores(words) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self._finished(scores, *self._masked(scores, source), source)
+        return self._finish(scores, *self._choose_entrants(scores, source), source)
 
-    def _masked(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
+    def _choose_entrants(self, scores: Scores, source: Sampler) -> tuple[list[int], Floats]:
         """Return positions of the items that take part, and their first scores, both private."""
         scale = self.scales()[0]
         if self.delta is not None:
             level = min(self.first_threshold, self.floor)
-            return self._drawn_above(scores, scale, level, source)
-        first = source.rounded(scores.values, by_name("gaussian"), scale, public_grid(scale))
+            return self._draw_above(scores, scale, level, source)
+        first = source.draw_rounded(scores.values, noise_of("gaussian"), scale, public_grid(scale))
         return list(range(len(first))), first
 
-    def _finished(
+    def _finish(
         self, scores: Scores, positions: list[int], first: Floats, source: Sampler
     ) -> Selection:
-        names = scores.named(positions)  # all at once: an engine that holds them answers one turn
+        names = scores.labels_at(
+            positions
+        )  # all at once: an engine that holds them answers one turn
         rows, groups = self._groups(names, len(positions))
 
         def again(at: Integers, norm: float) -> Floats:
-            return self._weighed(scores, [positions[place] for place in at.tolist()], norm)
+            return self._weigh(scores, [positions[place] for place in at.tolist()], norm)
 
-        race = self._raced(first, rows, groups, again, source, together=True)
+        race = self._race(first, rows, groups, again, source, together=True)
         released_places = np.flatnonzero(race.released)
         if self.delta is not None:  # of a public domain positions tell nothing
             place_of = {positions[place]: place for place in released_places.tolist()}
-            places = [place_of[place] for place in in_own_order(scores, place_of)]
+            places = [place_of[place] for place in sort_positions(scores, place_of)]
             released_places = np.array(places, dtype=np.int64)
         best = [
             positions[place] for place in self._best(race, rows, groups, released_places).tolist()
@@ -402,16 +404,16 @@ class RacingTopK(WeighsAgain):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         scale, (rounds, size), flat = self.scales()[0], matrix.shape, matrix.ravel()
         there = np.arange(flat.size) if self.delta is None else np.flatnonzero(flat > 0)
-        first = source.rounded(flat[there], by_name("gaussian"), scale, public_grid(scale))
+        first = source.draw_rounded(flat[there], noise_of("gaussian"), scale, public_grid(scale))
         if self.delta is not None:
             taking_part = first > min(self.first_threshold, self.floor)
             there, first = there[taking_part], first[taking_part]
         rows = there // size
 
         def again(at: Integers, norm: float) -> Floats:
-            return np.asarray(flat[there[at]] * self._used_again(norm), dtype=np.float64)
+            return np.asarray(flat[there[at]] * self._reuse_factor(norm), dtype=np.float64)
 
-        race = self._raced(first, rows, rounds, again, source, together=False)
+        race = self._race(first, rows, rounds, again, source, together=False)
         best = self._best(race, rows, rounds, np.flatnonzero(race.released))
         places = _ranks(rows[best], rounds)
         most = min(self.k, size)
@@ -432,7 +434,7 @@ class RacingTopK(WeighsAgain):
         order = items[np.lexsort((-race.scores[items], race.tiers[items], rows[items]))]
         return order[_ranks(rows[order], groups) < self.k]
 
-    def _raced(
+    def _race(
         self,
         first: Floats,
         rows: Integers,
@@ -473,7 +475,7 @@ class RacingTopK(WeighsAgain):
                 scale = self.scales(norm)[at + 1]
                 drawn = np.flatnonzero(live & (spends[rows] == place))
                 sums, grid = again(drawn, norm), public_grid(scale)
-                noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
+                noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
                 running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
             seen[live] = at + 1
             released |= live & (running > heights[spends, at + 1][rows])
@@ -517,7 +519,7 @@ class RacingTopK(WeighsAgain):
         """
         least = np.full(len(bar), _FAR_BAR)
         if self.delta is None:  # noise alone lifts the k-th of many
-            expected = by_name("gaussian").isf(np.minimum(0.5, self.k / np.maximum(number, 1)))
+            expected = noise_of("gaussian").isf(np.minimum(0.5, self.k / np.maximum(number, 1)))
             least = np.maximum(least, expected + 1)
         is_far = (bar >= least) & (2 * number >= self.k)
         if together:
@@ -541,16 +543,16 @@ class RacingTopK(WeighsAgain):
             )
         if len(there) == 0:
             return {(): 1.0}
-        chance = 1.0 if self.delta is None else self._shown_alone(scores, int(there[0]))
+        chance = 1.0 if self.delta is None else self._alone_probability(scores, int(there[0]))
         return {(int(there[0]),): chance} | ({} if chance == 1 else {(): 1 - chance})
 
-    def _shown_alone(self, scores: Scores, place: int) -> float:
+    def _alone_probability(self, scores: Scores, place: int) -> float:
         """Return the probability that the only item is released.
 
         Nothing else is released, so the norm is 1.
         """
         first, *later = self.scales()
-        again = float(self._weighed(scores, [place], 1.0)[0])
+        again = float(self._weigh(scores, [place], 1.0)[0])
         start, *heights = self.thresholds()
         mean = np.array([float(scores.dense()[place]) / first])
         chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)

@@ -12,7 +12,7 @@ from dpselect.sampling.contest import differences
 from dpselect.scores import Numbers, Scores
 
 
-def centered(values: Numbers) -> Floats:
+def center(values: Numbers) -> Floats:
     """Return (m,) values minus their maximum as float64.
 
     Rankings do not depend on a common shift, and large integers keep their gaps.
@@ -39,7 +39,7 @@ def read_counts(scores: Scores, count: int) -> tuple[Integers, Numbers]:
             " candidate as one with count 0. For utilities use a mechanism for a public"
             " domain, for example PeelingTopK"
         )
-    positions, counts = scores.ranked(count)
+    positions, counts = scores.rank(count)
     if scores.domain == "observed":
         # An item that nobody touched may or may not be listed: the two must not differ.
         return positions[counts > 0], counts[counts > 0]
@@ -62,7 +62,7 @@ def _on_grid(counts: Numbers) -> Floats:
     return np.asarray(np.floor(np.minimum(counts, _SUMMED) * _GRID) / _GRID)
 
 
-def favored(counts: Floats, public: Floats) -> Floats:
+def add_public(counts: Floats, public: Floats) -> Floats:
     """Return differences of counts plus public numbers as float64, without rounding the sum.
 
     Both are clamped to 2^32, and the public ones are first rounded to a multiple of 2^-20. The sums
@@ -134,7 +134,7 @@ def columns(flags: Flags) -> Integers:
     return result
 
 
-def joined(parts: Iterable[Integers]) -> Integers:
+def join_rows(parts: Iterable[Integers]) -> Integers:
     """Concatenate blocks of rows, and fill up the narrower ones with -1."""
     pieces = list(parts)
     widest = max(part.shape[1] for part in pieces)

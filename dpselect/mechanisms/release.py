@@ -14,7 +14,7 @@ import numpy as np
 
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest
-from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.noise import Noise, NoiseName, noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, label_key
@@ -50,10 +50,10 @@ def release(
     """
     indices = [int(i) for i in positions]
     if not ordered:
-        indices = in_own_order(scores, indices)
+        indices = sort_positions(scores, indices)
     if complete is None:
         complete = requested is None or len(indices) == requested
-    labels = scores.named(indices)
+    labels = scores.labels_at(indices)
     return Selection(
         indices=None if scores.hides_positions else tuple(indices),
         ordered=ordered,
@@ -65,13 +65,13 @@ def release(
     )
 
 
-def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
+def sort_positions(scores: Scores, positions: Iterable[int]) -> list[int]:
     """Sort positions by label, or by position if there are no labels.
 
     Neither depends on the data.
     """
     places = list(positions)
-    if (names := scores.named(places)) is None:
+    if (names := scores.labels_at(places)) is None:
         return sorted(places)
     return [place for _, place in sorted(zip(map(label_key, names), places, strict=True))]
 
@@ -83,12 +83,12 @@ def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler)
     """
     if scores.multiplicities is None:
         return source.top_k(scores.values, noise, scale, k).tolist()
-    return expanded(
+    return expand(
         scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k)
     )
 
 
-def expanded(scores: Scores, groups: Integers, members: Integers) -> list[int]:
+def expand(scores: Scores, groups: Integers, members: Integers) -> list[int]:
     """Return positions of these members of groups, or the groups if scores are not grouped."""
     if scores.multiplicities is None:
         return groups.tolist()
@@ -109,8 +109,8 @@ def noisy_values(values: Numbers, noise: NoiseName, scale: float, source: Sample
     are rounded to a public grid of at most scale/1024, exactly (Theorem X7), because the low bits
     of a float64 sum would show the noise (Mironov 2012).
     """
-    return source.rounded(
-        values.clip(-_LARGEST, _LARGEST), by_name(noise), scale, public_grid(scale)
+    return source.draw_rounded(
+        values.clip(-_LARGEST, _LARGEST), noise_of(noise), scale, public_grid(scale)
     )
 
 
@@ -127,7 +127,7 @@ def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1
             " intervals hold at once"
         )
     return (
-        scale * float(by_name(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
+        scale * float(noise_of(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
     )
 
 
@@ -135,7 +135,7 @@ def with_values(
     selection: Selection, scores: Scores, noise: NoiseName, scale: float, source: Sampler
 ) -> Selection:
     """Return `selection` with its candidates' scores plus fresh noise, in its own order."""
-    noisy = noisy_values(scores.at(positions_of(selection, scores)), noise, scale, source)
+    noisy = noisy_values(scores.values_at(positions_of(selection, scores)), noise, scale, source)
     return selection.model_copy(update={"values": tuple(noisy.tolist())})
 
 
@@ -169,7 +169,7 @@ def cell_law(
     """
     values = np.clip(scores.dense(), -_LARGEST, _LARGEST)
     bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
-    chances = _between(noise, (bars - values[:, None].astype(np.float64)) / scale)
+    chances = _cell_probabilities(noise, (bars - values[:, None].astype(np.float64)) / scale)
     joint = {}
     for chosen, chance in law.items():
         items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
@@ -182,11 +182,11 @@ def cell_law(
     return joint
 
 
-def _between(name: NoiseName, bars: Floats) -> Floats:
+def _cell_probabilities(name: NoiseName, bars: Floats) -> Floats:
     """Return probabilities (items, cells) of symmetric noise between neighboring bars.
 
     Small ones are computed without cancellation.
     """
-    noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
+    noise, low, high = noise_of(name), bars[:, :-1], bars[:, 1:]
     outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))
     return np.where((low < 0) & (high > 0), 1 - noise.cdf(low) - noise.sf(high), outside)

@@ -193,7 +193,7 @@ def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) ->
     token = _RUNNING.set(True)
     try:
         for _ in range(number_of_runs(distribution, source)):
-            run = _made(function)
+            run = _run_once(function)
             failed = failed or run is None
             if run is not None and (best is None or run.score > best.score):
                 best = run
@@ -202,7 +202,7 @@ def _best_of(function: Run[Any], distribution: NumberOfRuns, source: Sampler) ->
     return _FAILED if failed else best
 
 
-def _made(function: Run[Any]) -> Best[Any] | None:
+def _run_once(function: Run[Any]) -> Best[Any] | None:
     """Make one run, and return None if it failed.
 
     A run that leaves the interpreter has failed too, because it may not choose when.

@@ -22,9 +22,9 @@ from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.gate import Between
 from dpselect.mechanisms.noise_curves import vector
-from dpselect.mechanisms.release import bars_of, expanded, half_width, public_grid, release
+from dpselect.mechanisms.release import bars_of, expand, half_width, public_grid, release
 from dpselect.mechanisms.traits import SCALE, Traits
-from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, in_words, noise_of
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import precision
 from dpselect.scores import Numbers, Scores
@@ -128,9 +128,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         (n,).
         """
         share = self.sensitivity.alone(first)
-        tails = np.array(
-            _exceeded_by_none(self.noise, self.delta, tuple(np.atleast_1d(last).tolist()))
-        )
+        tails = np.array(_safe_heights(self.noise, self.delta, tuple(np.atleast_1d(last).tolist())))
         with np.errstate(over="ignore"):  # an infinite threshold is refused
             noise = self.scale * tails
             return share + noise + _ROUNDING * (share + np.abs(noise))
@@ -151,9 +149,14 @@ class SparseHistogram(Mechanism, ShowsValues):
         if len(listed):
             many = None if groups is None else groups[listed]
             drawn = source.above(
-                scores.values[listed], by_name(self.noise), self.scale, self.threshold, self.k, many
+                scores.values[listed],
+                noise_of(self.noise),
+                self.scale,
+                self.threshold,
+                self.k,
+                many,
             )
-            chosen = expanded(scores, listed[drawn.index], drawn.member)
+            chosen = expand(scores, listed[drawn.index], drawn.member)
             values = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
         return release(
             scores, values, ordered=True, requested=self.k, reason=_REASON, values=values
@@ -161,7 +164,7 @@ class SparseHistogram(Mechanism, ShowsValues):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         order = source.above_rows(
-            matrix, by_name(self.noise), self.scale, self.threshold, listed=matrix > self.floor
+            matrix, noise_of(self.noise), self.scale, self.threshold, listed=matrix > self.floor
         )
         indices = order if self.k is None else order[:, : self.k]
         return Selections(indices, ordered=True, requested=self.k, reason=_REASON)
@@ -181,7 +184,7 @@ class SparseHistogram(Mechanism, ShowsValues):
         )
         with np.errstate(over="ignore"):
             heights = (values[listed].astype(np.float64) - self.threshold) / self.scale
-        law = OrderLaw.of_noise(by_name(self.noise), heights, bars)
+        law = OrderLaw.of_noise(noise_of(self.noise), heights, bars)
         return {
             (tuple(listed[list(order)].tolist()), tuple(between[cell] for cell in seen)): chance
             for order, seen, chance in law.outcomes(most)
@@ -189,7 +192,7 @@ class SparseHistogram(Mechanism, ShowsValues):
 
 
 @lru_cache(maxsize=64)
-def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
+def _safe_heights(noise: NoiseName, delta: float, items: tuple[int, ...]) -> tuple[float, ...]:
     """Return heights that all of a number of draws stay below with probability 1 - delta.
 
     One height for each of these numbers of draws, in noise units.
@@ -197,7 +200,7 @@ def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) ->
     with precision(_BITS):
         log_chance = (-arb(delta)).log1p()
         return tuple(
-            float(by_name(noise).isf_ball(-(log_chance / number).expm1()).upper())
+            float(noise_of(noise).isf_ball(-(log_chance / number).expm1()).upper())
             for number in items
         )
 

@@ -27,20 +27,13 @@ from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import (
-    blocks,
-    count_blocks,
-    first,
-    heights,
-    highest,
-    margins,
-)
+from dpselect.mechanisms.ranks import blocks, count_blocks, first, heights, highest, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name, log1mexp
+from dpselect.noise import log1mexp, noise_of
 from dpselect.sampling import Sampler, Thresholds, sampler
 from dpselect.sampling.contest import numbers
-from dpselect.sampling.ranked import ranked_rows
+from dpselect.sampling.ranked import rank_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -135,7 +128,7 @@ class StableRule:
 
     def thresholds(self, rows: int, source: Sampler) -> Thresholds:
         """Draw (rows,) noise for the thresholds of as many runs, in steps of distance."""
-        return source.thresholds(by_name("laplace"), [self.scale], rows)
+        return source.thresholds(noise_of("laplace"), [self.scale], rows)
 
     def passes(self, distances: Numbers, thresholds: Thresholds) -> Flags:
         """Return (rows,) flags of distances that pass T and the noise of their thresholds, exactly.
@@ -153,14 +146,16 @@ class StableRule:
         """
         minus = [np.array([[less]]), np.array([[self.threshold]])]
         return first(
-            source.passing(distances, by_name("laplace"), self.scale, self.test_scale, minus=minus),
+            source.passing(
+                distances, noise_of("laplace"), self.scale, self.test_scale, minus=minus
+            ),
             1,
         )[:, 0]
 
     def first_law(self, above: Floats) -> Floats:
         """Return (m + 1,) probabilities that each of (m,) margins is the first to pass, or none."""
         return NoisyComparisons(
-            above, by_name("laplace"), self.scale, self.test_scale
+            above, noise_of("laplace"), self.scale, self.test_scale
         ).first_passing()
 
     @cached_property
@@ -436,7 +431,7 @@ class StableSession:
     def is_open(self) -> bool:
         """True if another query may be asked."""
         try:
-            with self._kept.locked() as state:  # after the query that another thread is asking
+            with self._kept.lock() as state:  # after the query that another thread is asking
                 return self._is_open(state)
         except ForeignProcess:
             return False
@@ -464,7 +459,7 @@ class StableSession:
                 "distance must be a finite number of users >= 0. 0 means that some neighbor"
                 " answers differently"
             )
-        with self._kept.locked() as state:
+        with self._kept.lock() as state:
             thresholds = self._open(state)
             # Taken out until the test has ended well: whatever fails in between, this threshold is
             # not asked again.
@@ -482,7 +477,7 @@ class StableSession:
         reservation of that curve, `Ledger.release(..., spent=session.close())` gives the rest back.
         Theorem F8.
         """
-        with self._kept.locked() as state:
+        with self._kept.lock() as state:
             self._kept.value = state._replace(thresholds=None)
             runs = min(state.unstable + 1, self._most_unstable)
         return Approximate(curve=runs * self._rule.curve, delta0=self._rule.delta)
@@ -624,7 +619,7 @@ class TopStable(Mechanism):
         size = int(self._sizes(top.gaps[None], source)[0])
         stable = top_set(top, size)
         if len(stable) > self.k:
-            stable = stable[self._pick_rows(_relative(scores.ranked(size)[1][None]), source)[0]]
+            stable = stable[self._pick_rows(_relative(scores.rank(size)[1][None]), source)[0]]
         return release(scores, stable, ordered=False, requested=self.k, reason=_FEWER)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -637,7 +632,7 @@ class TopStable(Mechanism):
         The shape is (rows, min(k, m)).
         """
         top = highest(block, self.kbar + 1)
-        sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), ranked_rows(block)
+        sizes, ranks = self._sizes(gaps_below(top)[:, : self.kbar], source), rank_rows(block)
         indices = np.full((len(block), min(self.k, block.shape[1])), -1, dtype=np.int64)
         for size in np.unique(sizes[sizes > 0]).tolist():
             rows = np.flatnonzero(sizes == size)
@@ -657,13 +652,13 @@ class TopStable(Mechanism):
             return upwards[::-1]
         return np.concatenate([upwards[self.k - 1 :], upwards[: self.k - 1][::-1]])
 
-    def _ordered(self, gaps: Floats) -> Floats:
+    def _order_gaps(self, gaps: Floats) -> Floats:
         """Return (rows, ranks) gaps in the order of the tests; each less 1 is a distance."""
         return gaps[:, self.search_order(gaps.shape[1]) - 1]
 
     def _sizes(self, gaps: Floats, source: Sampler) -> Integers:
         """Return (rows,) first sizes whose gap passes, or 0, from (rows, ranks) gaps."""
-        places = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
+        places = self.rule.first_passing(self._order_gaps(gaps), source, less=1.0)
         return np.where(places >= 0, self.search_order(gaps.shape[1])[places], 0)
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Integers:
@@ -671,7 +666,7 @@ class TopStable(Mechanism):
         if self.epsilon_em == 0:
             # equal scores with independent noise: a set at random
             relative = np.zeros_like(relative)
-        return source.top_k_rows(relative, by_name("gumbel"), self._pick_scale, self.k)
+        return source.top_k_rows(relative, noise_of("gumbel"), self._pick_scale, self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         top = read_top(scores, self.kbar)
@@ -679,7 +674,7 @@ class TopStable(Mechanism):
             sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4
         )
         *chances, nothing = self.rule.first_law(
-            margins(self._ordered(top.gaps[None])[0] - 1, self.rule.threshold)
+            margins(self._order_gaps(top.gaps[None])[0] - 1, self.rule.threshold)
         ).tolist()
         sizes = self.search_order(len(top.gaps)).tolist()
         laws = [
@@ -693,8 +688,8 @@ class TopStable(Mechanism):
         stable = top_set(top, size)
         if len(stable) <= self.k:
             return {frozenset(stable.tolist()): 1.0}
-        relative = self.epsilon_em * _relative(scores.ranked(size)[1][None])[0]
-        law = top_set_probabilities(by_name("gumbel"), 1.0, relative, self.k)
+        relative = self.epsilon_em * _relative(scores.rank(size)[1][None])[0]
+        law = top_set_probabilities(noise_of("gumbel"), 1.0, relative, self.k)
         return {frozenset(stable[list(members)].tolist()): share for members, share in law.items()}
 
 

@@ -40,12 +40,12 @@ from dpselect.mechanisms.gaps import (
     top_set,
 )
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import centered, columns, count_blocks, highest, joined
+from dpselect.mechanisms.ranks import center, columns, count_blocks, highest, join_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import RHO, SCALE, Traits
-from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, in_words, noise_of
 from dpselect.sampling import Sampler
-from dpselect.sampling.ranked import ranked_rows
+from dpselect.sampling.ranked import rank_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -78,22 +78,22 @@ class StabilityRule:
     @property
     def threshold(self) -> float:
         """Excess over g that a noisy gap needs to pass, in units of the scale."""
-        quantile = float(by_name(self.noise).isf(self.failure_delta))
+        quantile = float(noise_of(self.noise).isf(self.failure_delta))
         # A few ulps up, so that rounding cannot let an unstable set pass more often than
         # failure_delta.
         return quantile + 1e-15 * (1 + abs(quantile))
 
     def pass_probability(self, gaps: ArrayLike) -> Floats:
         """Return the probability that each gap (counts) passes."""
-        return by_name(self.noise).sf(self.threshold - self._excess(gaps))
+        return noise_of(self.noise).sf(self.threshold - self._excess(gaps))
 
     def fail_probability(self, gaps: ArrayLike) -> Floats:
         """Return one minus `pass_probability`, accurate even if that is near 1."""
-        return by_name(self.noise).cdf(self.threshold - self._excess(gaps))
+        return noise_of(self.noise).cdf(self.threshold - self._excess(gaps))
 
     def least_gap(self, probability: float) -> float:
         """Return the smallest gap (counts) that passes with at least this probability."""
-        quantile = self.threshold - float(by_name(self.noise).isf(probability))
+        quantile = self.threshold - float(noise_of(self.noise).isf(probability))
         return gap_shift(self.relation) + self.scale * quantile if quantile > 0 else 0.0
 
     def passes(self, gaps: Floats, source: Sampler) -> Flags:
@@ -101,10 +101,7 @@ class StabilityRule:
         excess = np.maximum(gaps - gap_shift(self.relation), 0.0)
         # The public level is rounded up, and the comparison itself is exact.
         return source.exceeds(
-            excess,
-            by_name(self.noise),
-            self.scale,
-            next_up(self.scale * self.threshold),
+            excess, noise_of(self.noise), self.scale, next_up(self.scale * self.threshold)
         )
 
     def _excess(self, gaps: ArrayLike) -> Floats:
@@ -159,7 +156,7 @@ class StabilityGatedSet(Mechanism, ABC):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         results = [self.sets_that_pass(block, source) for block in count_blocks(matrix)]
-        indices = joined(columns(members) for members, _ in results)
+        indices = join_rows(columns(members) for members, _ in results)
         complete = np.concatenate([passed for _, passed in results])
         return Selections(
             indices, ordered=False, requested=self._requested, complete=complete, reason=NOT_PASSED
@@ -179,7 +176,7 @@ class StabilityGatedSet(Mechanism, ABC):
         for row in np.flatnonzero(passed & (chosen == 0)):
             # More scores than asked for reach the level: ties go by position.
             members[row] = False
-            members[row, ranked_rows(block[row : row + 1])[0, : sizes[row]]] = True
+            members[row, rank_rows(block[row : row + 1])[0, : sizes[row]]] = True
         return members, passed
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -244,7 +241,7 @@ class StabilityTest(StabilityGatedSet):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        return _doubled_failure(self.curve)
+        return _double_failure(self.curve)
 
     @property
     def least_candidates(self) -> int:
@@ -276,7 +273,7 @@ class StabilityTest(StabilityGatedSet):
             )
 
 
-def _doubled_failure(curve: Curve) -> Curve | None:
+def _double_failure(curve: Curve) -> Curve | None:
     """Return the curve with twice the failure probability, or None if failure is then certain.
 
     Each of two users may bring about a failure of its own.
@@ -339,12 +336,12 @@ class StableTopK(WidestGap, StabilityGatedSet):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        return _doubled_failure(self.curve) if self._is_ranged else None  # a union is not halved
+        return _double_failure(self.curve) if self._is_ranged else None  # a union is not halved
 
     @property
     def _is_ranged(self) -> bool:
         """True if the choice has a bounded range, and no union over the sizes. Theorem C8 (ii)."""
-        return by_name(self.gap_noise).winner_cost == "bounded_range"
+        return noise_of(self.gap_noise).winner_cost == "bounded_range"
 
     @property
     def core(self) -> Curve:
@@ -458,7 +455,7 @@ class StableTopKFixed(Mechanism):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        return _doubled_failure(self.curve)
+        return _double_failure(self.curve)
 
     @property
     def picks(self) -> Curve:
@@ -516,12 +513,12 @@ class StableTopKFixed(Mechanism):
             return stable
         pool = _columns(members if size > self.k else ~members)
         competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
-        picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(missing), missing)
+        picks = source.top_k_rows(competing, noise_of("gumbel"), self.pick_scale(missing), missing)
         return np.concatenate([stable, np.take_along_axis(pool, picks, axis=1)], axis=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(math.comb(scores.size, self.k))
-        values, law = centered(scores.dense()), dict[Any, float]()
+        values, law = center(scores.dense()), dict[Any, float]()
         for stable, chance in self.stable._probabilities(scores).items():
             core = frozenset[int]() if len(stable) > self.k else stable
             pool = sorted(stable - core or {*range(len(values))} - core)
@@ -529,7 +526,7 @@ class StableTopKFixed(Mechanism):
             picks: dict[frozenset[int], float] = {frozenset(): 1.0}
             if missing:
                 picks = top_set_probabilities(
-                    by_name("gumbel"), self.pick_scale(missing), values[pool], missing
+                    noise_of("gumbel"), self.pick_scale(missing), values[pool], missing
                 )
             for places, probability in picks.items():
                 chosen = core | {pool[place] for place in places}

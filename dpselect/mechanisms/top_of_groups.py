@@ -129,7 +129,7 @@ class TopOfGroups(DelegatingMechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         law = dict[Any, float]()
         for outcome, chance in self.mechanism._probabilities(scores).items():
-            items, _ = self._released(
+            items, _ = self._keep_positions(
                 scores, (outcome,) if isinstance(outcome, int) else tuple(outcome)
             )
             law[items] = law.get(items, 0.0) + chance
@@ -142,12 +142,12 @@ class TopOfGroups(DelegatingMechanism):
         for (outcome, seen), chance in self.mechanism._cell_probabilities(
             scores, edges, between
         ).items():
-            items, places = self._released(scores, tuple(outcome))
+            items, places = self._keep_positions(scores, tuple(outcome))
             cells = items, tuple(seen[at] for at in places)
             law[cells] = law.get(cells, 0.0) + chance
         return law
 
-    def _released(
+    def _keep_positions(
         self, scores: Scores, order: tuple[int, ...]
     ) -> tuple[tuple[Any, ...], list[int]]:
         """Return the kept positions of this order, and the places where they stand in it.

@@ -145,7 +145,7 @@ class Traits:
         """True if it releases the top k of a ranking by scores, k = 1 included."""
         return self.answers not in WHY_NOT_TOP_K
 
-    def of(self, name: str, mechanism: Any) -> Any:
+    def value_of(self, name: str, mechanism: Any) -> Any:
         """Return the trait called `name` of a configured mechanism."""
         value = getattr(self, name)
         return value(mechanism) if callable(value) else value

@@ -10,8 +10,8 @@ import numpy as np
 
 from accounting.numbers import Floats
 from dpselect.mechanisms.base import Mechanism, ShowsValues
-from dpselect.mechanisms.release import expanded, public_grid
-from dpselect.noise import by_name
+from dpselect.mechanisms.release import expand, public_grid
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.sensitivity import sqrt_up
@@ -54,7 +54,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         """The l2 norm of one user in the first round."""
         return self.sensitivity_bound.l2_of(None) / self._users
 
-    def _used_again(self, norm: float) -> float:
+    def _reuse_factor(self, norm: float) -> float:
         """Factor for first scores that are used again: no user weighs more than `norm`, nor 1.
 
         A sensitivity without uniform shares may state that two users differ by no more than one
@@ -64,7 +64,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         whole = max(self._one_user, self.sensitivity_bound.alone(1))
         return min(1.0, norm / whole) * (1 - 2.0**-40)
 
-    def _drawn_above(
+    def _draw_above(
         self, scores: Scores, scale: float, level: float, source: Sampler
     ) -> tuple[list[int], Floats]:
         """Draw scores, and return positions of occurring items above `level`, and the scores.
@@ -76,14 +76,14 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         if len(listed) == 0:
             return [], np.zeros(0)
         many = None if groups is None else groups[listed]
-        drawn = source.above(scores.values[listed], by_name("gaussian"), scale, level, None, many)
-        places = expanded(scores, listed[drawn.index], drawn.member)
+        drawn = source.above(scores.values[listed], noise_of("gaussian"), scale, level, None, many)
+        places = expand(scores, listed[drawn.index], drawn.member)
         return places, drawn.rounded(public_grid(scale))
 
-    def _weighed(self, scores: Scores, positions: list[int], norm: float) -> Floats:
+    def _weigh(self, scores: Scores, positions: list[int], norm: float) -> Floats:
         """Return (n,) sums of users' weights of these items, each user spending `norm`."""
         look = scores.second
-        labels = scores.named(positions)
+        labels = scores.labels_at(positions)
         if look is not None and look.weigh is not None and labels is not None:
-            return look.weighed(labels, norm)
-        return np.asarray(scores.at(positions) * self._used_again(norm), dtype=np.float64)
+            return look.weigh_candidates(labels, norm)
+        return np.asarray(scores.values_at(positions) * self._reuse_factor(norm), dtype=np.float64)

@@ -58,7 +58,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=lambda mechanism: mechanism.mechanism.most_released,
         values=True,
-        reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
+        reads=lambda mechanism: mechanism.mechanism.traits.value_of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
     noise: VectorNoise = Field(description=in_words(VectorNoise))
@@ -220,7 +220,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
             return with_values(selection, scores, self.noise, self.scale, source)
         if len(selection) == 0:
             return selection.model_copy(update={"values": ()})
-        counts, lost = scores.second.counted(selection.labels or (), self.counted)
+        counts, lost = scores.second.count_candidates(selection.labels or (), self.counted)
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
         noisy_lost = (
             None

@@ -13,8 +13,8 @@ from .plan import VotingPlan as VotingPlan
 from .plan import fitted as fitted
 from .plan import outlook as outlook
 from .plan import plan_votes as plan_votes
-from .plan import predicted as predicted
-from .plan import simulated as simulated
+from .plan import predict as predict
+from .plan import simulate as simulate
 from .voting import BinaryVoting as BinaryVoting
 from .voting import ConfidentGNMax as ConfidentGNMax
 from .voting import GNMax as GNMax

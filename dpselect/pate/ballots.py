@@ -16,7 +16,7 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.frozen import Count
 from accounting.numbers import Flags, Integers
 from accounting.relations import Relation
@@ -125,7 +125,7 @@ class Ballots(MechanismInput[Mechanism]):
                 " records were assigned to teachers. If they were assigned by content, or by"
                 " the content of other records, no cost of a changed ballot is right"
             )
-        counts, sizes = _counted(votes, number or 0) if source is None else source.tally()
+        counts, sizes = _check_counts(votes, number or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
                 "nobody votes for anything in some round. Pass missing='allow' to accept"
@@ -140,12 +140,12 @@ class Ballots(MechanismInput[Mechanism]):
         self._hold(_missing=missing, _sizes=sizes, _votes=source)
 
     @classmethod
-    def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
+    def from_rows(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
         """Build ballots from a (rounds * teachers, labels) array or sparse matrix.
 
         The first round's teachers come first, then the second's.
         """
-        return cls(_stacked(votes, _teachers(teachers)), **declared)
+        return cls(_votes_from_rows(votes, _teachers(teachers)), **declared)
 
     @classmethod
     def of_classes(cls, classes: Any, *, labels: int, **declared: Unpack[BallotTerms]) -> Self:
@@ -156,7 +156,7 @@ class Ballots(MechanismInput[Mechanism]):
             labels: the public number of labels, >= 1. It is never read off the votes.
         """
         array = _as_array(classes)
-        labels = checked_integer(
+        labels = check_integer(
             "labels", labels, "the public number of labels", error=InvalidBallots
         )
         if array.ndim != 2 or array.dtype.kind not in "iu":
@@ -222,7 +222,7 @@ class Ballots(MechanismInput[Mechanism]):
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
         """Return the counts of one round as the Scores that `mechanism` takes, after `check`."""
-        checked_integer(
+        check_integer(
             "round",
             round,
             "which of these rounds",
@@ -279,7 +279,7 @@ class Ballots(MechanismInput[Mechanism]):
                 " but one is missing. Pass missing='allow', which costs no more. Leaving such"
                 " rounds out would itself reveal something about votes"
             )
-        self.settled(mechanism)._check_stated()
+        self.complete(mechanism)._check_stated()
 
     def only(self, mechanism: Mechanism) -> Scores:
         """Return the scores of the single round.
@@ -294,14 +294,14 @@ class Ballots(MechanismInput[Mechanism]):
             )
         return Scores(self.counts[0], sensitivity=_sensitivity(mechanism), labels=self.names)
 
-    def settled(self, mechanism: Mechanism) -> Mechanism:
+    def complete(self, mechanism: Mechanism) -> Mechanism:
         """Return the mechanism with the number of teachers filled in, if it needs one."""
         return mechanism.with_teachers(self.teachers) if isinstance(mechanism, Vote) else mechanism
 
     def draw(self, mechanism: Mechanism, source: Sampler) -> Selections:
         """Return one selection per round, for a mechanism that `check` lets pass."""
         counts = self.counts if isinstance(mechanism, Vote) else self.counts.astype(np.int64)
-        return self.settled(mechanism)._select_many(counts, source)  # type: ignore[arg-type]
+        return self.complete(mechanism)._select_many(counts, source)  # type: ignore[arg-type]
 
     # -- holding -----------------------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class Ballots(MechanismInput[Mechanism]):
         part._hold(
             counts=self.counts[start:stop],
             _sizes=self._sizes[:, start:stop],
-            _votes=None if self._votes is None else self._votes.between(start, stop),
+            _votes=None if self._votes is None else self._votes.slice_rounds(start, stop),
         )
         return part
 
@@ -418,7 +418,7 @@ class Vote(Mechanism, ABC):
     def _read(data: Any) -> Any:
         if isinstance(data, MechanismInput | Scores):
             return data
-        return _unpacked(_rows_of(data)) if (votes := _source(data)) is None else Ballots(votes)
+        return _unpack(_rows_of(data)) if (votes := _source(data)) is None else Ballots(votes)
 
 
 # -- how votes are read ----------------------------------------------------------------------------
@@ -463,7 +463,7 @@ class Votes:
             rows = slice(start, min(start + step, self.rounds))
             yield rows, self.block(rows.start, rows.stop)
 
-    def between(self, start: int, stop: int) -> Votes:
+    def slice_rounds(self, start: int, stop: int) -> Votes:
         """Return the votes of some rounds."""
         read = self.read
         return Votes(
@@ -503,7 +503,7 @@ def _source(votes: Any) -> Votes | None:
             raise InvalidBallots(
                 f"votes need at least one round, one teacher and one label, not {votes.shape}"
             )
-        return _stacked(votes.reshape((rounds * teachers, labels)), teachers)
+        return _votes_from_rows(votes.reshape((rounds * teachers, labels)), teachers)
     if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(part) for part in votes):
         each = [_rows_of(part) for part in votes]
         if len(shapes := {part.shape for part in each}) != 1 or len(next(iter(shapes))) != 2:
@@ -515,7 +515,7 @@ def _source(votes: Any) -> Votes | None:
             len(each),
             teachers,
             labels,
-            lambda start, stop: np.stack([_unpacked(part) for part in each[start:stop]]),
+            lambda start, stop: np.stack([_unpack(part) for part in each[start:stop]]),
         )
     array = _as_array(votes)
     if array.ndim == 3:
@@ -535,7 +535,7 @@ _RAGGED = (
 )
 
 
-def _stacked(votes: Any, teachers: int) -> Votes:
+def _votes_from_rows(votes: Any, teachers: int) -> Votes:
     """Return votes of a (rounds * teachers, labels) array or sparse matrix, round after round.
 
     Raises:
@@ -550,7 +550,7 @@ def _stacked(votes: Any, teachers: int) -> Votes:
         )
 
     def read(start: int, stop: int) -> Any:
-        return _unpacked(matrix[start * teachers : stop * teachers]).reshape(
+        return _unpack(matrix[start * teachers : stop * teachers]).reshape(
             stop - start, teachers, -1
         )
 
@@ -573,7 +573,7 @@ def _rows_of(matrix: Any) -> Any:
     return rows
 
 
-def _unpacked(rows: Any) -> Any:
+def _unpack(rows: Any) -> Any:
     """Return the result of `_rows_of`, or some rows of it, as an array."""
     return rows.toarray() if scipy.sparse.issparse(rows) else rows
 
@@ -622,7 +622,7 @@ def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
     return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
 
 
-def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
+def _check_counts(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
     """Return checked counts, and bounds on the fewest and the most votes on a ballot, as `tally`.
 
     They are a (rounds, labels) array or sparse matrix of integers from 0 to `teachers`, at least
@@ -639,7 +639,7 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
     step = max(1, _COUNTS // rows.shape[1])
     for start in range(0, rows.shape[0], step):
         # a copy: what is checked is what is counted
-        block = np.array(_unpacked(rows[start : start + step]))
+        block = np.array(_unpack(rows[start : start + step]))
         # NaN compares false, so it is refused too; the conversion comes after the range is known.
         if not np.all((block >= 0) & (block <= teachers)):
             raise InvalidBallots(
@@ -655,7 +655,7 @@ def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
 
 def _teachers(teachers: object) -> int:
     """Return a declared number of teachers, checked."""
-    return checked_integer(
+    return check_integer(
         "teachers", teachers, "how many teachers vote", most=MOST_TEACHERS, error=InvalidBallots
     )
 
@@ -687,7 +687,7 @@ def _cut(votes: Votes, tau: int, salt: str) -> Votes:
     The rule depends on the ballot, the round's number and public configuration alone.
     InvalidBallots if an argument is outside its domain. Theorem P8.
     """
-    checked_integer("tau", tau, "the number of votes that a ballot keeps", error=InvalidBallots)
+    check_integer("tau", tau, "the number of votes that a ballot keeps", error=InvalidBallots)
     try:
         salt.encode()
     except (AttributeError, UnicodeEncodeError):

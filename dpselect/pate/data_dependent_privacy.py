@@ -227,12 +227,12 @@ def censored_rdp(order: float, sigma: float, log_q: Floats) -> Floats:
     for start in range(0, len(certain), _BLOCK):
         block = certain[start : start + _BLOCK]
         bounds[block] = np.minimum(
-            plain, _censored(order, math.sqrt(2) / sigma * (1 + 1e-15), log_q[block])
+            plain, _censored_bound(order, math.sqrt(2) / sigma * (1 + 1e-15), log_q[block])
         )
     return bounds
 
 
-def _censored(order: float, shift: float, log_q: Floats) -> Floats:
+def _censored_bound(order: float, shift: float, log_q: Floats) -> Floats:
     """Return the largest bound over the ways to share q among the tails."""
     lower = scipy.special.ndtri_exp(
         np.minimum(log_q[:, None] + np.log(_SHARES + 1 / _SPLITS) + _WIDER, _MEETING)

@@ -20,15 +20,15 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 import accounting as acc
-from accounting.arguments import checked_integer
-from accounting.budget import checked_budget
+from accounting.arguments import check_integer
+from accounting.budget import check_budget
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from accounting.numbers import Flags, Floats
 from accounting.risk import Risk
 from accounting.sections import Section
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.pate.ballots import Ballots, Vote, Voting
 from dpselect.pate.voting import (
     BinaryVoting,
@@ -38,7 +38,7 @@ from dpselect.pate.voting import (
     TauVoting,
     TopVotes,
 )
-from dpselect.plan.fit import calibrated, knob_of, mechanism_class
+from dpselect.plan.fit import calibrate_mechanism, knob_of, mechanism_class
 from dpselect.plan.plan import Plan
 
 CLASSES: Final[dict[Voting, type[Vote]]] = {
@@ -186,7 +186,7 @@ def _true(truth: ArrayLike, ballots: Ballots) -> Flags:
     return flags
 
 
-def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
+def simulate(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
     """Make up votes as `model` describes them, for planning.
 
     The seed makes a plan repeatable. Nothing is released.
@@ -209,7 +209,7 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     count = (
         fitting
         if items is None
-        else checked_integer("items", items, "how many items are made up", error=InvalidRequest)
+        else check_integer("items", items, "how many items are made up", error=InvalidRequest)
     )
     rng = np.random.default_rng(seed)
     truth = model.truth(count, model.votes_per_item, rng)
@@ -222,7 +222,7 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     return TrialVotes(Ballots(cast, missing="allow"), truth, public=True)
 
 
-def _of_choices(model: VotesModel, seed: int) -> TrialVotes:
+def _simulate_choices(model: VotesModel, seed: int) -> TrialVotes:
     """Make up votes of teachers who vote once each, with one right label.
 
     They serve GNMax and ConfidentGNMax.
@@ -333,7 +333,7 @@ def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
         InvalidRequest: the mechanism does not count votes, or `teachers` is not an integer >= 1.
         InvalidBallots: the mechanism is configured for another number of teachers.
     """
-    teachers = checked_integer("teachers", teachers, "how many teachers vote", error=InvalidRequest)
+    teachers = check_integer("teachers", teachers, "how many teachers vote", error=InvalidRequest)
     _require(mechanism, Vote)
     vote = cast(Vote, mechanism).with_teachers(teachers)
     rounds = int(np.clip(_DRAWN // vote.labels, _CLEAR // 4, _CLEAR))
@@ -372,12 +372,12 @@ class Prediction:
         return 2 * self.right / total if total else 0.0
 
 
-def predicted(
+def predict(
     mechanism: Mechanism, ballots: Ballots, truth: ArrayLike, *, seed: int = 0, counts: int = _DRAWN
 ) -> Prediction:
     """Return the labels and the F1 to expect of a mechanism on votes whose true labels are known.
 
-    The result is as private as the votes are. For planning, make votes up (`simulated`) or use
+    The result is as private as the votes are. For planning, make votes up (`simulate`) or use
     teachers of public data.
 
     Args:
@@ -397,7 +397,7 @@ def predicted(
     true = _true(truth, ballots)
     repeats = int(np.clip(counts // true.size, 1, _REPEATS))
     tiled = np.tile(ballots.counts.astype(np.int64), (repeats, 1))
-    drawn = ballots.settled(mechanism).select_many(tiled, rng=np.random.default_rng(seed))
+    drawn = ballots.complete(mechanism).select_many(tiled, rng=np.random.default_rng(seed))
     rows, places = np.nonzero(drawn.indices >= 0)
     rounds = len(tiled)
     right = int(true[rows % len(true), drawn.indices[rows, places]].sum())
@@ -451,7 +451,7 @@ def fitted(
     if not (isinstance(kind, type) and issubclass(kind, Vote)):
         names = ", ".join(sorted(member_class.__name__ for member_class in SHORT))
         raise InvalidRequest(f"member={str(member)[:40]!r} counts no votes. Choose one of {names}")
-    budget, rounds = checked_budget(budget), _checked(rounds)
+    budget, rounds = check_budget(budget), _check_rounds(rounds)
     knob = knob_of(kind)
     if knob.field in settings:
         raise InvalidRequest(
@@ -468,7 +468,7 @@ def fitted(
         test = {"sigma_threshold": _RATIO * noise} if kind is ConfidentGNMax else {}
         return kind.model_validate({**test, **fields, knob.field: noise})
 
-    mechanism = cast(Vote, calibrated(family, budget, knob.bracket(1.0), releases=rounds))
+    mechanism = cast(Vote, calibrate_mechanism(family, budget, knob.bracket(1.0), releases=rounds))
     if (
         teachers is not None
         and not anyway
@@ -505,7 +505,7 @@ def _failure(budget: acc.Budget, rounds: int) -> float:
         inf if the budget allows no test.
         """
         rho = _rho(budget, rounds * chance)
-        return float(by_name("gaussian").isf(chance)) / math.sqrt(rho) if rho else math.inf
+        return float(noise_of("gaussian").isf(chance)) / math.sqrt(rho) if rho else math.inf
 
     return min(chances, key=gap)
 
@@ -532,8 +532,8 @@ def _rho(budget: acc.Budget, failure: float | None) -> float:
         return 0.0
 
 
-def _checked(rounds: int) -> int:
-    return checked_integer("rounds", rounds, "how many items are labeled", error=InvalidRequest)
+def _check_rounds(rounds: int) -> int:
+    return check_integer("rounds", rounds, "how many items are labeled", error=InvalidRequest)
 
 
 def _require(mechanism: Mechanism, kind: type) -> None:
@@ -559,7 +559,7 @@ class PlannedVote:
     @property
     def risk(self) -> Risk:
         """The gain of an attacker from all rounds together."""
-        return Risk.of(self.rounds * self.mechanism.curve)
+        return Risk.from_curve(self.rounds * self.mechanism.curve)
 
     def as_data(self) -> dict[str, Any]:
         """Return the mechanism and its forecast as plain data."""
@@ -742,12 +742,12 @@ def plan_votes(
         InvalidBallots: votes were given as counts, which cannot be cut.
         CalibrationError: no mechanism fits the budget, for example because it is pure.
     """
-    rounds = None if rounds is None else _checked(rounds)
+    rounds = None if rounds is None else _check_rounds(rounds)
     model = votes if isinstance(votes, VotesModel) else None
-    trial = simulated(votes, seed=seed) if isinstance(votes, VotesModel) else votes
-    candidates = _Candidates.of(trial, model, budget, seed)
+    trial = simulate(votes, seed=seed) if isinstance(votes, VotesModel) else votes
+    candidates = _Candidates.from_trial(trial, model, budget, seed)
     planned = candidates.good_rounds() if rounds is None else rounds
-    if not (ranked := candidates.ranked(planned)):
+    if not (ranked := candidates.rank(planned)):
         raise acc.errors.CalibrationError(
             f"no mechanism on votes fits {planned} rounds into this budget. Plan fewer rounds or"
             " raise it, and give it a delta (Gaussian noise has no pure guarantee)"
@@ -773,7 +773,9 @@ class _Candidates:
     choices: TrialVotes | None
 
     @classmethod
-    def of(cls, trial: TrialVotes, model: VotesModel | None, budget: acc.Budget, seed: int) -> Self:
+    def from_trial(
+        cls, trial: TrialVotes, model: VotesModel | None, budget: acc.Budget, seed: int
+    ) -> Self:
         """Build the candidates, with ballots cut to sizes near the number of true labels."""
         ballots, choices = trial.ballots, None
         size = max(
@@ -793,22 +795,21 @@ class _Candidates:
                 ballots.check(GNMax(sigma=1.0, labels=ballots.labels))
                 choices = trial
         elif model.votes_per_item == 1:
-            choices = _of_choices(model, seed)
+            choices = _simulate_choices(model, seed)
         return cls(trial, budget, seed, size, thresholds, choices)
 
-    def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:
+    def rank(self, rounds: int) -> tuple[PlannedVote, ...]:
         """Return the best setting of every family that fits the budget, best F1 first."""
         votes, teachers = list[PlannedVote](), self.trial.ballots.teachers
         for family in filter(None, self._families(rounds)):
             best = max(
-                family,
-                key=lambda vote: self._predicted(vote, seed=self.seed, counts=_SCREENED).f1,
+                family, key=lambda vote: self._predict(vote, seed=self.seed, counts=_SCREENED).f1
             ).with_teachers(teachers)
             votes.append(
                 PlannedVote(
                     best,
                     rounds,
-                    self._predicted(best, seed=self.seed + 1),
+                    self._predict(best, seed=self.seed + 1),
                     outlook(best, teachers=teachers),
                 )
             )
@@ -817,9 +818,7 @@ class _Candidates:
     def good_rounds(self) -> int:
         """Return the largest number of rounds that keeps nine tenths of the F1 of the fewest."""
         scores = [
-            (rounds, ranked[0].prediction.f1)
-            for rounds in _ROUNDS
-            if (ranked := self.ranked(rounds))
+            (rounds, ranked[0].prediction.f1) for rounds in _ROUNDS if (ranked := self.rank(rounds))
         ]
         return max(
             (rounds for rounds, f1 in scores if f1 >= _GOOD * scores[0][1]), default=_ROUNDS[0]
@@ -876,7 +875,7 @@ class _Candidates:
             mechanisms.append(unit.model_copy(update=noise))
         return mechanisms
 
-    def _predicted(self, mechanism: Vote, **draws: int) -> Prediction:
+    def _predict(self, mechanism: Vote, **draws: int) -> Prediction:
         trial = self.choices if mechanism.one_vote and self.choices is not None else self.trial
         ballots = self.cut[mechanism.tau] if isinstance(mechanism, TauVoting) else trial.ballots
-        return predicted(mechanism, ballots, trial.truth, **draws)
+        return predict(mechanism, ballots, trial.truth, **draws)

@@ -20,11 +20,11 @@ from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.noise_curves import centered_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
-from dpselect.mechanisms.ranks import blocks, columns, joined
+from dpselect.mechanisms.ranks import blocks, columns, join_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.mechanisms.traits import RHO, SCALE, SIGMA, Traits
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import numbers
@@ -32,7 +32,7 @@ from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.verify.quadrature import require_enumerable
 
-_GAUSSIAN = by_name("gaussian")
+_GAUSSIAN = noise_of("gaussian")
 
 
 def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Integers:
@@ -40,7 +40,7 @@ def _winners(matrix: Numbers, sigma: float, source: Sampler) -> Integers:
 
     Ties have probability 0.
     """
-    return joined(source.top_k_rows(block, _GAUSSIAN, sigma, 1) for block in blocks(matrix))
+    return join_rows(source.top_k_rows(block, _GAUSSIAN, sigma, 1) for block in blocks(matrix))
 
 
 @final
@@ -215,7 +215,7 @@ class LevelVote(Vote, ABC):
             source.exceeds(block.ravel(), _GAUSSIAN, self.sigma, level).reshape(block.shape)
             for block in blocks(matrix)
         )
-        return Selections(joined(map(columns, passed)), ordered=False, requested=None)
+        return Selections(join_rows(map(columns, passed)), ordered=False, requested=None)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         require_enumerable(2.0**scores.size)  # labels are independent
@@ -308,7 +308,7 @@ class TopVotes(Vote):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         parts = [self.peeling._select_many(block, source) for block in blocks(matrix, _CELLS)]
-        return Selections(joined(part.indices for part in parts), ordered=True, requested=self.k)
+        return Selections(join_rows(part.indices for part in parts), ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return self.peeling._probabilities(scores)
@@ -383,7 +383,7 @@ class StableVoting(Vote):
         stable = self.stable
         parts = [stable._select_many(numbers(block), source) for block in blocks(matrix, _CELLS)]
         indices, complete = (
-            joined(part.indices for part in parts),
+            join_rows(part.indices for part in parts),
             np.concatenate([part.complete for part in parts]),
         )
         return Selections(

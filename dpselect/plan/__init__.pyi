@@ -4,7 +4,7 @@ from .default import Choice as Choice
 from .default import Grouping as Grouping
 from .default import default_choice as default_choice
 from .default import default_mechanism as default_mechanism
-from .fit import calibrated as calibrated
+from .fit import calibrate_mechanism as calibrate_mechanism
 from .fit import fitted as fitted
 from .forecast import Forecast as Forecast
 from .horizon_plan import HorizonPlan as HorizonPlan

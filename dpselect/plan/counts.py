@@ -60,7 +60,7 @@ class CountNoise:
     k: int = 1
 
     @classmethod
-    def of(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
+    def from_request(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
         """Noise for a request's releases, each charged `times` times, in its share of a budget.
 
         This is a choice only. The charge is the curve of the selection and the counts together.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, Self, final
 
 from accounting import Budget, GaussianDP
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
@@ -127,8 +127,8 @@ def default_choice(
         )
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
-    rule = _Rule.of(budget, request, max_items_per_user, groups, whole)
-    return rule.completed(rule.choice() if clip is None else rule.clipped_vector(clip, norm))
+    rule = _Rule.from_request(budget, request, max_items_per_user, groups, whole)
+    return rule.complete(rule.choice() if clip is None else rule.clipped_vector(clip, norm))
 
 
 def default_mechanism(
@@ -159,8 +159,8 @@ def default_mechanism(
             user's contribution.
         CalibrationError: no amount of noise fits the budget.
     """
-    rule = _Rule.of(budget, request, request.sensitivity.l0, groups, whole)
-    return rule.completed(
+    rule = _Rule.from_request(budget, request, request.sensitivity.l0, groups, whole)
+    return rule.complete(
         Choice(rule.plain() if kind is None else rule.fit(kind), rule.limit)
     ).mechanism
 
@@ -186,7 +186,7 @@ class _Rule:
     every: EveryGroup | None
 
     @classmethod
-    def of(
+    def from_request(
         cls,
         budget: Budget,
         request: TopKRequest,
@@ -221,7 +221,9 @@ class _Rule:
         if self._tabled:
             return self._table()
         if self.groups is not None and self.every is None:
-            unbounded(self.groups.cells(request) if self.groups.tabled and not self.alone else 0)
+            refuse_unbounded(
+                self.groups.cells(request) if self.groups.tabled and not self.alone else 0
+            )
         if request.kbar is not None or self.noise not in VECTOR_NORMS:
             return Choice(
                 self.plain(), self.limit, why="the stated noise or kbar= is that of one mechanism"
@@ -386,13 +388,13 @@ class _Rule:
             f"of a least number of users in each group {self.noise} noise on one table of cells"
             " finds most"
         )
-        return replace(choice, mechanism=changed(choice.mechanism, k=None), cells=True, why=least)
+        return replace(choice, mechanism=change(choice.mechanism, k=None), cells=True, why=least)
 
-    def completed(self, choice: Choice) -> Choice:
+    def complete(self, choice: Choice) -> Choice:
         """The choice with counts of a second pass, and for every group."""
         mechanism = choice.mechanism
         if self.request.recounted and self.request.counts is not None:
-            mechanism = CountNoise.of(self.request, self.budget).wrap(mechanism)
+            mechanism = CountNoise.from_request(self.request, self.budget).wrap(mechanism)
         if choice.cells:
             mechanism = TopOfGroups(k=self.request.k, mechanism=mechanism)
         elif self.every is not None:
@@ -400,7 +402,7 @@ class _Rule:
         return replace(choice, mechanism=mechanism)
 
 
-def changed(mechanism: Any, **settings: Any) -> Any:
+def change(mechanism: Any, **settings: Any) -> Any:
     """A validated copy of the mechanism with other settings."""
     return (
         type(mechanism).model_validate({**settings_of(mechanism), **settings})
@@ -409,7 +411,7 @@ def changed(mechanism: Any, **settings: Any) -> Any:
     )
 
 
-def unbounded(cells: int = 0) -> NoReturn:
+def refuse_unbounded(cells: int = 0) -> NoReturn:
     """Refuse groups without a bound or a norm on a user. `cells` of them are public."""
     if cells > LARGEST_TABLE:
         raise InvalidRequest(
@@ -459,7 +461,7 @@ class Grouping:
         if self.most == ANY_GROUPS:
             return None
         rule = "the most groups of one user"
-        checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
+        check_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
         relation, discovery = request.sensitivity.relation, None
         if self.listed is None:
             if budget.delta == 0:
@@ -473,7 +475,7 @@ class Grouping:
             question = TopKRequest(
                 k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared
             )
-            discovery = changed(
+            discovery = change(
                 fitted(SparseHistogram.__name__, part(budget, _FINDING), question), k=None
             )
         return EveryGroup(self.most, relation, request.sensitivity.uniform, discovery)

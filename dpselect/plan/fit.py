@@ -15,7 +15,7 @@ from typing import Any, final
 from flint import arb
 
 from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.errors import CalibrationError
 from accounting.relations import Relation
 from dpselect import mechanisms
@@ -23,7 +23,7 @@ from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, PerGroup, members
 from dpselect.mechanisms.base import MECHANISMS
 from dpselect.mechanisms.traits import WHY_NOT_TOP_K, NoiseParameter, fields_of
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import NoiseName, noise_of
 from dpselect.plan.counts import CountNoise, limits_of, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
 
@@ -37,7 +37,7 @@ _NOISES: Mapping[str, NoiseName] = {"pure": "exponential"}
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
-def calibrated(
+def calibrate_mechanism(
     family: Callable[[float], Mechanism],
     budget: Budget,
     bracket: tuple[float, float] = (1e-6, 1e6),
@@ -64,7 +64,7 @@ def calibrated(
             numbers in order.
         InvalidRequest: family returns no mechanism, or releases is not an integer >= 1.
     """
-    times = checked_integer(
+    times = check_integer(
         "releases", releases, "how many the budget pays for", error=InvalidRequest
     )
 
@@ -116,7 +116,7 @@ def fitted(
     counted = (
         None
         if request.counts is None
-        else CountNoise.of(request, budget, 1 if every is None else every.times)
+        else CountNoise.from_request(request, budget, 1 if every is None else every.times)
     )
     for split in _splits(member, budget, request, every):
         spending = _Spending(budget, request, every, member, {**fields, **split}, counted)
@@ -215,7 +215,7 @@ class _Spending:
 
     def curve_at(self, parameter: float) -> Curve:
         """The cost of one release."""
-        return self._charged(self.mechanism(parameter)).curve
+        return self._wrap_every(self.mechanism(parameter)).curve
 
     def least_noise(self, bracket: tuple[float, float]) -> Mechanism | None:
         """The mechanism with the least noise that fits the ledger's share too, or None."""
@@ -250,7 +250,7 @@ class _Spending:
         )
         return self.budget.covers(cost)
 
-    def _charged(self, mechanism: Mechanism) -> Mechanism:
+    def _wrap_every(self, mechanism: Mechanism) -> Mechanism:
         return mechanism if self.every is None else self.every.wrap(mechanism)
 
 
@@ -424,4 +424,6 @@ def _height(mechanism: Mechanism) -> float:
 def _surprise(mechanism: Mechanism, chance: float) -> float:
     """Height, in units of noise, of a threshold that one user crosses with this probability."""
     noise = getattr(without_counts(mechanism), "noise", None)
-    return -math.log(chance) if noise is None else float(by_name(noise).isf_ball(arb(chance)).mid())
+    return (
+        -math.log(chance) if noise is None else float(noise_of(noise).isf_ball(arb(chance)).mid())
+    )

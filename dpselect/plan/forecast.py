@@ -65,7 +65,9 @@ class MadeUpUsers:
     each: float = 1.0
 
     @classmethod
-    def of(cls, profile: Profile, rng: np.random.Generator, groups: Groups | None = None) -> Self:
+    def from_profile(
+        cls, profile: Profile, rng: np.random.Generator, groups: Groups | None = None
+    ) -> Self:
         """Made-up users with the profile's numbers of items, whose counts match its own on average.
 
         Args:
@@ -87,17 +89,17 @@ class MadeUpUsers:
         owners, within = np.arange(count), np.zeros(count, dtype=np.int64)
         if groups is not None:
             shares = np.cumsum(groups.weights)
-            many = _sampled(Loads.of_mean(groups.per_user), count, rng)
-            owners, within = _drawn(np.minimum(many, groups.count), shares, rng)
+            many = _sample(Loads.of_mean(groups.per_user), count, rng)
+            owners, within = _draw_pairs(np.minimum(many, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
-        sizes, busy = _sampled(loads, len(owners), rng), min(1.0, total / (number * mean))
+        sizes, busy = _sample(loads, len(owners), rng), min(1.0, total / (number * mean))
         sizes = (
             np.minimum(sizes, profile.touched)[rng.random(len(owners)) < busy]
             if profile.users
             else sizes
         )
         chances = np.cumsum(np.repeat(_appeal(profile, loads), profile.multiplicities))
-        member, item = _drawn(sizes, chances, rng)
+        member, item = _draw_pairs(sizes, chances, rng)
         cells = within[member] * profile.size + item
         order = np.argsort(cells, kind="stable")
         return cls(
@@ -204,14 +206,16 @@ def _appeal(profile: Profile, loads: Loads) -> Floats:
     return np.asarray(appeal)
 
 
-def _sampled(loads: Loads, number: int, rng: np.random.Generator) -> Integers:
+def _sample(loads: Loads, number: int, rng: np.random.Generator) -> Integers:
     """A sample (number,) of users' numbers of items."""
     return np.rint(rng.choice(loads.sizes, number, p=loads.users / loads.users.sum())).astype(
         np.int64
     )
 
 
-def _drawn(sizes: Integers, chances: Floats, rng: np.random.Generator) -> tuple[Integers, Integers]:
+def _draw_pairs(
+    sizes: Integers, chances: Floats, rng: np.random.Generator
+) -> tuple[Integers, Integers]:
     """Users and items of (pairs,), in order of items, drawn item by item for each user."""
     items, people, missing = len(chances), len(sizes), sizes.copy()
     pairs = np.empty(0, dtype=np.int64)
@@ -294,8 +298,8 @@ def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
         yield profile
     else:
         width = _SINGLE + (1.0 if profile.loads is None else profile.loads.mean)
-        yield from (profile.tempered(power).uneven(rng) for power in _POWERS)
-        yield profile.flattened(_HEAD * width).uneven(rng)
+        yield from (profile.temper(power).scatter(rng) for power in _POWERS)
+        yield profile.flatten(_HEAD * width).scatter(rng)
 
 
 @final
@@ -316,7 +320,7 @@ class Forecaster:
     seed: int = 0
     _users: dict[float | None, list[MadeUpUsers]] = field(default_factory=dict, repr=False)
 
-    def of(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
+    def forecast(self, choice: Choice, k: int, *, draws: int = DRAWS) -> Forecast:
         """Forecast of a choice for the top k of data that are bounded as in the release.
 
         Args:
@@ -330,10 +334,10 @@ class Forecaster:
         """
         self.require(k)
         if self.groups is None or choice.cells:
-            return Forecast.average(self._tried(choice, k, 1.0, draws)[0])
+            return Forecast.average(self._try(choice, k, 1.0, draws)[0])
         # One group of each size, since no group looks at another.
         weighted = [
-            (count, Forecast.average(self._tried(choice, k, share, draws)[0]))
+            (count, Forecast.average(self._try(choice, k, share, draws)[0]))
             for count, share in self._sizes()
             if self.profile.in_group(share).touched
         ]
@@ -345,16 +349,18 @@ class Forecaster:
             [each for _, each in weighted], [float(count) for count, _ in weighted]
         )
 
-    def by_group(self, choice: Choice, k: int, *, draws: int = DRAWS) -> list[GroupForecast]:
+    def forecast_by_group(
+        self, choice: Choice, k: int, *, draws: int = DRAWS
+    ) -> list[GroupForecast]:
         """Expected numbers of items of every group, or class of `Groups.sizes` without cells.
 
-        Arguments and errors are those of `of`.
+        Arguments and errors are those of `forecast`.
         """
         self.require(k)
         if self.groups is None or choice.cells:
-            return self._tried(choice, k, 1.0, draws)[1]
+            return self._try(choice, k, 1.0, draws)[1]
         return [
-            self._tried(choice, k, share, draws)[1][0]
+            self._try(choice, k, share, draws)[1][0]
             if self.profile.in_group(share).touched
             else GroupForecast(0.0, float(k) if self.is_public else 0.0)
             for _, share in self._sizes()
@@ -379,7 +385,7 @@ class Forecaster:
                 f"k={k} items cannot come out of a profile with {most:,} items. Ask for fewer"
             )
 
-    def _tried(
+    def _try(
         self, choice: Choice, k: int, share: float, draws: int
     ) -> tuple[list[Forecast], list[GroupForecast]]:
         """Forecasts for a group with this share of the users, or for all cells.
@@ -398,10 +404,7 @@ class Forecaster:
                 " simulate. State the most popular items, or fewer groups"
             ).at("items")
         mechanism = TopOfGroups(k=k, mechanism=inner) if choice.cells else inner
-        run, data = (
-            replace(choice, mechanism=mechanism),
-            list[tuple[Scores, Flags, int]](),
-        )
+        run, data = (replace(choice, mechanism=mechanism), list[tuple[Scores, Flags, int]]())
         if (
             run.bounding.idle
             and not choice.cells
@@ -411,7 +414,7 @@ class Forecaster:
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share == 1.0 else self.profile.in_group(share)
             data = [
-                (*_counted(case, inner, k, is_public=self.is_public), case.size)
+                (*_made_up_scores(case, inner, k, is_public=self.is_public), case.size)
                 for case in fitting(profile, rng)
             ]
         elif self.profile.loads is None:
@@ -447,12 +450,12 @@ class Forecaster:
             profile = self.profile if share in (None, 1.0) else self.profile.in_group(share or 1.0)
             groups = self.groups if share is None else None
             self._users[share] = [
-                MadeUpUsers.of(shape, rng, groups) for shape in fitting(profile, rng)
+                MadeUpUsers.from_profile(shape, rng, groups) for shape in fitting(profile, rng)
             ]
         return self._users[share]
 
 
-def _counted(
+def _made_up_scores(
     profile: Profile, mechanism: Mechanism, k: int, *, is_public: bool
 ) -> tuple[Scores, Flags]:
     """Scores without bounds, labeled by rank, and an array that is True for the right ranks."""
@@ -473,12 +476,12 @@ def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> Flags:
     return np.asarray((table > least) & (table >= bar[:, None])).ravel()
 
 
-def judged(released: Flags, right: Flags, size: int, k: int) -> tuple[float, float, float]:
+def judge(released: Flags, right: Flags, size: int, k: int) -> tuple[float, float, float]:
     """Mean recall, share of groups with all items right, and number of released items per group.
 
     Means are over groups with any user.
     """
-    hits, totals = counted_groups(released, right, size)
+    hits, totals = count_groups(released, right, size)
     possible = np.minimum(right.reshape(-1, size).sum(axis=1), k)
     there = possible > 0
     if not there.any():
@@ -491,7 +494,7 @@ def judged(released: Flags, right: Flags, size: int, k: int) -> tuple[float, flo
     )
 
 
-def counted_groups(released: Flags, right: Flags, size: int) -> Integers:
+def count_groups(released: Flags, right: Flags, size: int) -> Integers:
     """Numbers of right and of all released items of each group, (2, groups)."""
     totals, true = released.reshape(-1, size), right.reshape(-1, size)
     return np.array([(totals & true).sum(axis=1), totals.sum(axis=1)])
@@ -520,8 +523,8 @@ def _on(
             if choice.cells and len(at)
             else at[:k]
         ] = True
-        results[place] = judged(released, right, size, k)
-        groups += counted_groups(released, right, size) / draws
+        results[place] = judge(released, right, size, k)
+        groups += count_groups(released, right, size) / draws
     recall, all_right, totals = results.mean(axis=0).tolist()
     return (
         Forecast(recall=recall, low=recall, high=recall, all_right=all_right, released=totals),

@@ -23,8 +23,8 @@ from dpselect.plan.forecast import (
     Forecaster,
     GroupForecast,
     MadeUpUsers,
-    counted_groups,
-    judged,
+    count_groups,
+    judge,
     top_of,
 )
 from dpselect.plan.plan import Plan, share
@@ -83,7 +83,7 @@ class HorizonPlan(Plan):
                     ),
                 ),
                 ("cost", f"epsilon {limit} at delta {delta} for all periods together"),
-                ("risk", Risk.of(mechanism.curve).in_words(mechanism.relation)),
+                ("risk", Risk.from_curve(mechanism.curve).in_words(mechanism.relation)),
                 ("profile", f"{self.profile}, spread evenly over all periods"),
             ],
         )
@@ -92,7 +92,7 @@ class HorizonPlan(Plan):
         """The mechanism, its risk and the forecast."""
         return {
             "mechanism": self.mechanism.model_dump(mode="json"),
-            "risk": Risk.of(self.mechanism.curve).as_data(self.mechanism.relation),
+            "risk": Risk.from_curve(self.mechanism.curve).as_data(self.mechanism.relation),
             "expected": self.expected.model_dump(mode="json"),
             "by_period": self.by_period,
             "profile": self.profile,
@@ -146,7 +146,7 @@ def plan_horizon(
         ).at("items")
     rng, results, by_draw = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
     for users in forecaster.users(None):
-        log = _Log.of(users, mechanism, rng)
+        log = _Log.from_users(users, mechanism, rng)
         drawn = [log.series(mechanism, rng) for _ in range(draws)]
         results.append(np.mean([means for means, _ in drawn], axis=0))
         by_draw += [groups for _, groups in drawn]
@@ -180,7 +180,9 @@ class _Log:
     right: Flags
 
     @classmethod
-    def of(cls, users: MadeUpUsers, mechanism: ContinualTopK, rng: np.random.Generator) -> _Log:
+    def from_users(
+        cls, users: MadeUpUsers, mechanism: ContinualTopK, rng: np.random.Generator
+    ) -> _Log:
         when = rng.integers(0, mechanism.periods, len(users.users))
         order = np.argsort(when, kind="stable")
         by_period = np.split(order, np.searchsorted(when[order], np.arange(1, mechanism.periods)))
@@ -190,7 +192,7 @@ class _Log:
                 for pairs in by_period
             ]
         )
-        seen = _summed(mechanism, counts.astype(np.float64))
+        seen = _sum_periods(mechanism, counts.astype(np.float64))
         return cls(
             users, by_period, np.array([top_of(each, users.size, mechanism.k) for each in seen])
         )
@@ -205,7 +207,7 @@ class _Log:
             return rng.integers(0, 2**64, (2, len(pairs)), dtype=np.uint64)
 
         for at, pairs in enumerate(self.by_period):
-            cells, weights = mechanism.users.counted(users.users[pairs], used, coins)
+            cells, weights = mechanism.users.count(users.users[pairs], used, coins)
             chosen = pairs[cells]
             used += np.bincount(users.users[chosen], minlength=len(used)).astype(used.dtype)
             added[at] = users.each * np.bincount(users.cells[chosen], weights / UNIT, number)
@@ -248,12 +250,12 @@ class _Log:
                     mechanism, at + 1, scores[at, items], sums, users.groups
                 )
             released = top_of(order, users.size, mechanism.k, least=-np.inf)
-            results[:, at] = judged(released, self.right[at], users.size, mechanism.k)
-            groups += counted_groups(released, self.right[at], users.size) / mechanism.periods
+            results[:, at] = judge(released, self.right[at], users.size, mechanism.k)
+            groups += count_groups(released, self.right[at], users.size) / mechanism.periods
         return results, groups
 
 
-def _summed(mechanism: ContinualTopK, counts: Floats) -> Floats:
+def _sum_periods(mechanism: ContinualTopK, counts: Floats) -> Floats:
     """Counts (periods, cells) of all periods that each count adds up."""
     totals = np.cumsum(counts, axis=0)
     if mechanism.count == "running":

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.frozen import Count, Frozen, Real
 from accounting.numbers import Floats, Integers
 from accounting.relations import Relation
@@ -113,10 +113,10 @@ class Loads:
             return cls(np.ones(1), np.ones(1))
         most = int(np.ceil(1 + np.log(_LEFT_OUT) / np.log1p(-1 / mean)))
         sizes = np.arange(1, most + 1, dtype=np.float64)
-        return cls.binned(sizes, (1 - 1 / mean) ** (sizes - 1))
+        return cls.from_sizes(sizes, (1 - 1 / mean) ** (sizes - 1))
 
     @classmethod
-    def binned(cls, sizes: Floats, amounts: Floats) -> Self:
+    def from_sizes(cls, sizes: Floats, amounts: Floats) -> Self:
         """Bins that are exact up to 16 items and 19% wide beyond."""
         wide = _SINGLE + np.floor(np.log(np.maximum(sizes, 1) / _SINGLE) / np.log(_WIDTH))
         place = np.where(sizes <= _SINGLE, sizes, np.maximum(wide, _SINGLE)).astype(np.int64)
@@ -189,7 +189,7 @@ class Profile:
                 f"public={public!r} is refused: a plan that looks at private counts leaks them."
                 " State public=True for counts that were published or made up, or use Profile.zipf"
             )
-        distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
+        distinct, multiplicities = np.unique(_check_counts(counts), return_counts=True)
         loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
         users = None if loads is None else float(distinct @ multiplicities) / loads.mean
         return cls(
@@ -264,7 +264,7 @@ class Profile:
         """
         if public is not True:
             raise InvalidRequest(
-                f"the counts in {masked(path)} may be private: a plan that looks at private counts"
+                f"the counts in {mask(path)} may be private: a plan that looks at private counts"
                 " leaks them. If they were published or made up, declare it (public=True)"
             )
         from dpselect.app.events.public_counts import counts_in
@@ -310,7 +310,7 @@ class Profile:
             )
         if public is not True:
             raise InvalidRequest(
-                f"the log {masked(path)} may be private: a plan that looks at a private log leaks"
+                f"the log {mask(path)} may be private: a plan that looks at a private log leaks"
                 " it. If it was published or made up, declare it (public=True)"
             )
         from dpselect.app.events.public_counts import users_in
@@ -320,7 +320,7 @@ class Profile:
             log.counts,
             log.items,
             f"the public log {Path(path).name}",
-            Loads.binned(log.loads, log.users),
+            Loads.from_sizes(log.loads, log.users),
             float(log.users.sum()),
         )
 
@@ -338,12 +338,12 @@ class Profile:
         """Count of every rank (m,), highest first, in users."""
         return np.repeat(self.values, self.multiplicities)
 
-    def flattened(self, ranks: float) -> Profile:
+    def flatten(self, ranks: float) -> Profile:
         """A profile of the same sum whose head is flat up to about this rank, as in public logs."""
         flat = self.values * (self._middles / (self._middles + ranks)) ** _TAKEN_OFF
         return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
-    def uneven(self, rng: np.random.Generator) -> Profile:
+    def scatter(self, rng: np.random.Generator) -> Profile:
         """A possible real log, whose counts scatter around this curve by some 4% each.
 
         The gaps between counts are therefore uneven. On six public logs the logarithm of a count
@@ -364,7 +364,7 @@ class Profile:
             values[order], members[order], f"uneven: {self.description}", self.loads, self.users
         )
 
-    def tempered(self, power: float) -> Profile:
+    def temper(self, power: float) -> Profile:
         """A profile of the same sum with counts to a power, which multiplies a Zipf exponent."""
         return self._with_my_sum(self.values**power, f"to the power {power:g}")
 
@@ -507,7 +507,7 @@ def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(
             raise InvalidRequest(
                 "items_per_user names no users. Give {number of items: how many users have it}"
             )
-        return Loads.binned(sizes, amounts)
+        return Loads.from_sizes(sizes, amounts)
     rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"
     rule += ", or a mapping {number of items: how many users have it}"
     _require_number("items_per_user", items_per_user, low=least, high=_MOST_EACH, rule=rule)
@@ -530,7 +530,7 @@ def _require_number(
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
 
 
-def _checked(counts: ArrayLike) -> Floats:
+def _check_counts(counts: ArrayLike) -> Floats:
     """Counts as numbers, if they are finite, from 0 to 10^15, and one per item."""
     if isinstance(counts, Scores):
         raise InvalidRequest(

@@ -35,7 +35,7 @@ class BudgetShare:
     part: Fraction
 
     @classmethod
-    def of(cls, whole: Budget, releases: int, budget: Budget) -> Self | None:
+    def from_budget(cls, whole: Budget, releases: int, budget: Budget) -> Self | None:
         """The part of `budget` for one of `releases` that share `whole`; None if it is all of it.
 
         Epsilons, or rhos, are compared as the decimals that they print as. If one budget states
@@ -116,7 +116,7 @@ class TopKRequest(Frozen):
 
     @property
     def charges(self) -> int | None:
-        """Number of charges that share the budget, for `calibrated`; None for one release."""
+        """Number of charges that share the budget, for `calibrate_mechanism`, None for one."""
         return self.releases if self.releases > 1 else None
 
     @model_validator(mode="after")

@@ -134,7 +134,7 @@ class TopKPlan(Plan, PlanPart):
         """The cost of all releases together with the recommended mechanism, as one fixed plan."""
         return self.request.releases * self.mechanism.curve
 
-    def named(self, name: str) -> PlannedMechanism:
+    def find(self, name: str) -> PlannedMechanism:
         """The planned mechanism of that kind.
 
         Raises:
@@ -217,7 +217,7 @@ class TopKPlan(Plan, PlanPart):
         cost, limit = format_number(planned.cost, 4), format_number(self.budget.limit)
         at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
         yield "cost", f"{self.unit} {cost} of {limit}{at} for {self.releases_in_words}"
-        yield "risk", Risk.of(self.curve).in_words(self.request.sensitivity.relation)
+        yield "risk", Risk.from_curve(self.curve).in_words(self.request.sensitivity.relation)
 
     def _row(self, planned: PlannedMechanism) -> dict[str, str]:
         expected = planned.expected
@@ -287,7 +287,7 @@ class TopKPlan(Plan, PlanPart):
 
     def as_data(self) -> dict[str, Any]:
         """The plan, which `from_json` reads, and the risk of the recommended mechanism."""
-        risk = Risk.of(self.curve).as_data(self.request.sensitivity.relation)
+        risk = Risk.from_curve(self.curve).as_data(self.request.sensitivity.relation)
         return {"plan": self.model_dump(mode="json"), "name": self.recommended.name, "risk": risk}
 
     def to_json(self) -> str:
@@ -347,7 +347,7 @@ def plan_releases(
     planned = [
         PlannedMechanism(
             mechanism=choice.mechanism,
-            expected=forecaster.of(choice, k, draws=draws),
+            expected=forecaster.forecast(choice, k, draws=draws),
             cost=_cost(budget, choice.mechanism.curve, request.releases),
             max_items_per_user=choice.max_items_per_user,
             clip=choice.clip,

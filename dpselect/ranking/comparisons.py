@@ -53,7 +53,7 @@ class Comparisons:
                 "winners and losers must be two columns of the same length, with at least one"
                 " comparison"
             )
-        names = tuple(sorted({*won, *lost}, key=label_key)) if items is None else _named(items)
+        names = tuple(sorted({*won, *lost}, key=label_key)) if items is None else _check(items)
         place = {name: i for i, name in enumerate(names)}
         columns = {
             "_winners": _places(won, place),
@@ -67,7 +67,7 @@ class Comparisons:
                 "an item is compared with itself. Drop such rows at the source"
             )
 
-    def restricted(self, items: Iterable[Label]) -> Comparisons:
+    def restrict(self, items: Iterable[Label]) -> Comparisons:
         """Return only the comparisons among these items.
 
         The items have to be chosen without looking at outcomes.
@@ -75,7 +75,7 @@ class Comparisons:
         Raises:
             InvalidComparisons: an item is unknown or named twice, or no comparison is left.
         """
-        names = _named(items)
+        names = _check(items)
         if not set(names) <= set(self.items):
             raise InvalidComparisons(
                 "items names one that is not in the catalog of these comparisons"
@@ -156,7 +156,7 @@ def _labels(column: Any, name: str) -> list[Label]:
     return labels
 
 
-def _named(items: Iterable[Label]) -> tuple[Label, ...]:
+def _check(items: Iterable[Label]) -> tuple[Label, ...]:
     names = tuple(_labels(list(items), "items"))
     if len(set(names)) != len(names) or len(names) < 2:
         raise InvalidComparisons("items must name at least two items, each once")

@@ -16,10 +16,10 @@ from accounting.numbers import Floats
 from dpselect.errors import InvalidComparisons
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import centered
+from dpselect.mechanisms.ranks import center
 from dpselect.mechanisms.release import largest, release
 from dpselect.mechanisms.traits import EPSILON, Traits
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.ranking.comparisons import Comparisons
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -135,17 +135,17 @@ class SpectralTopK(Mechanism):
         )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        best = largest(scores, by_name("laplace"), self.scale, self.k, source)
+        best = largest(scores, noise_of("laplace"), self.scale, self.k, source)
         return release(scores, best, ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        best = source.top_k_rows(matrix, by_name("laplace"), self.scale, self.k)
+        best = source.top_k_rows(matrix, noise_of("laplace"), self.scale, self.k)
         return Selections(best, ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centered(scores.dense())
+        values = center(scores.dense())
         require_enumerable(math.perm(len(values), self.k))
-        return dict(ordered_probabilities(by_name("laplace"), self.scale, values, self.k))
+        return dict(ordered_probabilities(noise_of("laplace"), self.scale, values, self.k))
 
 
 # -- rank centrality: a random walk from an item to those that beat it. Theorems K1 and K3 ---------

@@ -37,7 +37,7 @@ from dpselect.sampling.contest import (
     exceeds,
     numbers,
     rational,
-    scaled,
+    scaled_bounds,
 )
 
 _WHOLE = 2.0**51  # half of where floats stop being able to tell a number from its half
@@ -108,17 +108,17 @@ class Sampler(ABC):
         values = numbers(values)
         problem = RankingProblem(values, noise, float(scale), k, self.words)
         if multiplicities is not None:
-            find = exact.grouped_drawn_all if self.constant_work else exact.grouped
-            return self._drawn(values, noise, scale, find(problem, multiplicities))
+            find = exact.draw_all_groups if self.constant_work else exact.rank_groups
+            return self._draw(values, noise, scale, find(problem, multiplicities))
         if not self.exact:
             return _plainly_drawn(
                 *plain.above(values, partial(self.noise, noise), scale, -np.inf, k)
             )
-        return self._drawn(
+        return self._draw(
             values,
             noise,
             scale,
-            exact.drawn_all(problem) if self.constant_work else exact.top_k(problem),
+            exact.draw_all(problem) if self.constant_work else exact.top_k(problem),
         )
 
     @final
@@ -143,20 +143,20 @@ class Sampler(ABC):
             problem = RankingProblem(
                 values, noise, float(scale), size if k is None else min(k, size), self.words
             )
-            entries = (thresholds.grouped_drawn_all if self.constant_work else thresholds.grouped)(
-                problem, multiplicities, level
-            )
-            return self._drawn(values, noise, scale, entries)
+            entries = (
+                thresholds.draw_all_groups if self.constant_work else thresholds.groups_above
+            )(problem, multiplicities, level)
+            return self._draw(values, noise, scale, entries)
         if not self.exact:
             return _plainly_drawn(*plain.above(values, partial(self.noise, noise), scale, level, k))
         few = len(values) if k is None else min(k, len(values))
         problem = RankingProblem(values, noise, float(scale), max(few, 1), self.words)
         entries = (
-            thresholds.drawn_all(problem, level)
+            thresholds.draw_all(problem, level)
             if self.constant_work
             else thresholds.above(problem, level)
         )
-        return self._drawn(values, noise, scale, entries[:few])
+        return self._draw(values, noise, scale, entries[:few])
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Integers:
@@ -166,7 +166,7 @@ class Sampler(ABC):
         """
         problem = RankingProblem(numbers(values), noise, float(scale), k, self.words)
         if self.exact and not self.constant_work and exact.should_sweep(problem):
-            return exact.peeled(problem)
+            return exact.peel(problem)
         remaining, order = np.arange(len(values)), np.empty(k, dtype=np.int64)
         for place in range(k):
             winner = int(self.top_k(problem.values[remaining], noise, scale, 1)[0])
@@ -188,7 +188,7 @@ class Sampler(ABC):
             noisy = np.where(
                 listed, plain.noisy(matrix, partial(self.noise, noise), scale), -np.inf
             )
-            return thresholds.in_order(noisy, noisy > level)
+            return thresholds.sort_kept(noisy, noisy > level)
         return thresholds.rows(
             RankingProblem(matrix, noise, float(scale), matrix.shape[1], self.words), level, listed
         )
@@ -266,7 +266,7 @@ class Sampler(ABC):
         )
 
     @final
-    def rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
+    def draw_rounded(self, values: Numbers, noise: Noise, scale: float, grid: float) -> Floats:
         """Return (count,) values + scale * noise, each rounded to the nearest multiple of `grid`.
 
         The grid is a power of two. Exact if `self.exact` (Theorem X7): the multiple is that of the
@@ -274,8 +274,8 @@ class Sampler(ABC):
         """
         if not self.exact:
             return np.rint(plain.noisy(values, partial(self.noise, noise), scale) / grid) * grid
-        entries = Entries.at(np.arange(len(values)), self.words(len(values)))
-        return self._drawn(values, noise, scale, entries).rounded(grid)
+        entries = Entries.from_index(np.arange(len(values)), self.words(len(values)))
+        return self._draw(values, noise, scale, entries).rounded(grid)
 
     @final
     def categorical(
@@ -318,7 +318,7 @@ class Sampler(ABC):
         return (words % limits).astype(np.int64)
 
     @final
-    def _drawn(self, values: Numbers, noise: Noise, scale: float, entries: Entries) -> Drawn:
+    def _draw(self, values: Numbers, noise: Noise, scale: float, entries: Entries) -> Drawn:
         scores = values[entries.index]
         return Drawn(
             entries.index,
@@ -363,7 +363,7 @@ def nearest(
     """
     whole, rest, moderate = _split(values, grid)
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = scaled(noise, scale / grid, entries.words, entries.level)
+        low, high = scaled_bounds(noise, scale / grid, entries.words, entries.level)
         margin = WIDER * (2.0 + np.maximum(np.abs(low), np.abs(high)))
         below, above = np.floor(low + rest + 0.5 - margin), np.floor(high + rest + 0.5 + margin)
         result: Floats = (whole + below) * grid
@@ -422,7 +422,7 @@ class Thresholds:
         self._words[:, rows] = words
         self._low[rows] = self._high[rows] = self._size[rows] = 0.0
         for scale, drawn in zip(self._scales, words, strict=True):
-            low, high = scaled(self._noise, scale, drawn)
+            low, high = scaled_bounds(self._noise, scale, drawn)
             self._low[rows] += low
             self._high[rows] += high
             self._size[rows] += np.maximum(np.abs(low), np.abs(high))
@@ -436,9 +436,9 @@ class Thresholds:
         broadcast against one another. The difference is that of the real numbers.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            middle, size = _subtracted(values, minus)
+            middle, size = _subtract(values, minus)
             answers = self._source(middle.size).reshape(middle.shape)
-            low, high = scaled(self._noise, answer_scale, answers)
+            low, high = scaled_bounds(self._noise, answer_scale, answers)
             low += middle - self._high[:, None]
             high += middle - self._low[:, None]
             result, unsure = certain(
@@ -474,7 +474,7 @@ class Thresholds:
         return "Thresholds(<hidden>)"
 
 
-def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:
+def _subtract(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:
     """Return values less all of `minus`, as float64, and the sum of the sizes of the terms.
 
     The few roundings are a part of that sum.

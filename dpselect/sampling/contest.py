@@ -301,7 +301,7 @@ class RankingProblem:
             raise AssertionError("the reference score must be set first")
         return heights(values, self.reference, self.scale)
 
-    def at(self, places: Integers | slice | int) -> Self:
+    def take(self, places: Integers | slice | int) -> Self:
         """Return the problem restricted to some of the values."""
         return replace(self, values=self.values[places])
 
@@ -329,7 +329,7 @@ class Entries:
     )
 
     @classmethod
-    def at(cls, index: Integers, words: Words, level: int = 0) -> Self:
+    def from_index(cls, index: Integers, words: Words, level: int = 0) -> Self:
         """Return candidates that stand for themselves, each with a word of V = 2^-level * 0.w."""
         return cls(index, np.zeros_like(index), np.full_like(index, level), words)
 
@@ -344,7 +344,7 @@ class Entries:
     @classmethod
     def concatenate(cls, parts: list[Self]) -> Self:
         """Return all parts in order, or an empty one without parts."""
-        parts = [cls.at(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
+        parts = [cls.from_index(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)), *parts]
         columns = ("index", "member", "level", "words")
         index, member, level, words = (
             np.concatenate([getattr(part, name) for part in parts]) for name in columns
@@ -405,9 +405,9 @@ def exceeds(
     Without `entries`, each Z is drawn. Theorem X2.
     """
     if entries is None:
-        entries = Entries.at(np.arange(len(values)), words(len(values)))
+        entries = Entries.from_index(np.arange(len(values)), words(len(values)))
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = scaled(noise, scale, entries.words, entries.level)
+        low, high = scaled_bounds(noise, scale, entries.words, entries.level)
         middle = values.astype(np.float64) - level
         result, unsure = certain(
             low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level)
@@ -420,7 +420,7 @@ def exceeds(
     return result
 
 
-def scaled(
+def scaled_bounds(
     noise: Noise, scale: float, words: Words, level: Integers | None = None
 ) -> tuple[Floats, Floats]:
     """Return bounds on scale * isf(V) up to two roundings, for words of any shape.
@@ -470,7 +470,7 @@ class Contenders:
         place = len(self._low) - self._problem.k
         return float(np.partition(self._low, place)[place]) if place >= 0 else -np.inf
 
-    def ranked(self) -> Entries:
+    def rank(self) -> Entries:
         """Return the k largest, largest first, certain of every comparison. Theorem X2."""
         self._keep(np.flatnonzero(self._high >= self.floor()))
         self._keep(np.argsort(-self._low))
@@ -483,7 +483,7 @@ class Contenders:
         starts, stops = np.append(0, ends), np.append(ends, len(low))
         undecided = np.flatnonzero((stops - starts > 1) & (starts < self._problem.k))
         for start, stop in zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True):
-            order[start:stop] = start + self._sorted(self._entries[start:stop])
+            order[start:stop] = start + self._sort(self._entries[start:stop])
         return self._entries[order[: self._problem.k]]
 
     def _keep(self, places: Integers) -> None:
@@ -493,7 +493,7 @@ class Contenders:
             self._high[places],
         )
 
-    def _sorted(self, entries: Entries) -> Integers:
+    def _sort(self, entries: Entries) -> Integers:
         """Return the exact descending order of a few entries, as positions among them."""
         problem = self._problem
         scores = [rational(problem.values[i].item()) for i in entries.index]
@@ -507,8 +507,8 @@ class Contenders:
         return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
 
 
-def ranked(problem: RankingProblem, entries: Entries) -> Entries:
+def rank_entries(problem: RankingProblem, entries: Entries) -> Entries:
     """Return the k largest of the entries, largest first, certain of every comparison."""
     contest = Contenders(problem)
     contest.offer(entries)
-    return contest.ranked()
+    return contest.rank()

@@ -19,27 +19,27 @@ def categorical(
 ) -> Integers:
     """Draw (count,) columns, with probabilities exactly in proportion to weights. Theorem X9."""
     first = words(count)
-    column, certain = picked(low, high, first)
+    column, certain = pick(low, high, first)
     for i in np.flatnonzero(~certain).tolist():
         column[i] = LazyUniform(words, word=int(first[i])).column(weights)
     return column
 
 
-def picked_rows(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
+def pick_rows(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
     """Return (rows,) the column on which a word falls, and flags of certain columns.
 
     From (rows, columns) bounds on ln(weight). A column of weight zero has both bounds -inf, and is
     never picked. Every row has a column of finite bounds. Theorem X9.
     """
-    sums, slack = _cumulated(low, high)
+    sums, slack = _cumulate(low, high)
     place = uniforms(words)[:, None] * sums[:, -1:]
     distance = np.abs(sums[:, :-1] - place).min(axis=1, initial=np.inf)
     return (sums[:, :-1] <= place).sum(axis=1), np.asarray(distance > slack)
 
 
-def picked(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
-    """Do as `picked_rows` for (count,) words and one row of (columns,) bounds."""
-    sums, slack = _cumulated(low[None], high[None])
+def pick(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
+    """Do as `pick_rows` for (count,) words and one row of (columns,) bounds."""
+    sums, slack = _cumulate(low[None], high[None])
     place = uniforms(words) * sums[0, -1]
     edges = np.concatenate([[-np.inf], sums[0, :-1], [np.inf]])
     column = np.searchsorted(edges, place, side="right") - 1
@@ -48,7 +48,7 @@ def picked(low: Floats, high: Floats, words: Words) -> tuple[Integers, Flags]:
     )
 
 
-def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+def _cumulate(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return (rows, columns) running sums of the weights, and (rows,) bounds on their errors.
 
     The sums are up to a factor a row.
@@ -99,11 +99,11 @@ def binomial_counts(number: int, level: int, words: WordSource) -> Integers:
     # A word equal to an entry does not say on which side of the distribution function the uniform
     # number lies.
     for i in np.flatnonzero(table[np.maximum(counts - 1, 0)] == uniform).tolist():
-        counts[i] = refined_count(level, LazyUniform(words, word=int(uniform[i])))
+        counts[i] = refine_count(level, LazyUniform(words, word=int(uniform[i])))
     return counts.astype(np.int64)
 
 
-def refined_count(level: int, draw: LazyUniform) -> int:
+def refine_count(level: int, draw: LazyUniform) -> int:
     """Return the count c with cdf(c - 1) <= U < cdf(c), drawing bits of U until that is certain."""
     count = 0
     while True:

@@ -32,7 +32,7 @@ from dpselect.sampling.contest import (
     estimates,
     heights,
     largest_rows,
-    ranked,
+    rank_entries,
 )
 from dpselect.sampling.discrete import successes
 
@@ -69,7 +69,7 @@ class TooManyCandidates(DpSelectError):
 
 def top_k(problem: RankingProblem) -> Entries:
     """Return the k largest, largest first."""
-    return SweepIndex(problem).top_k(problem.k) if should_sweep(problem) else drawn_all(problem)
+    return SweepIndex(problem).top_k(problem.k) if should_sweep(problem) else draw_all(problem)
 
 
 def should_sweep(problem: RankingProblem) -> bool:
@@ -77,7 +77,7 @@ def should_sweep(problem: RankingProblem) -> bool:
     return len(problem.values) > _DRAWN + _DRAWN_EACH * problem.k
 
 
-def drawn_all(problem: RankingProblem) -> Entries:
+def draw_all(problem: RankingProblem) -> Entries:
     """Do as `top_k`, with the noise of every candidate drawn.
 
     Estimates find the candidates that may be among the k largest.
@@ -109,7 +109,7 @@ def drawn_all(problem: RankingProblem) -> Entries:
             places = np.flatnonzero(estimate >= least)
             parts, total = [(index[places], words[places], estimate[places])], len(places)
     index, words, _ = parts[0]
-    return ranked(problem, Entries.at(index, words))
+    return rank_entries(problem, Entries.from_index(index, words))
 
 
 def _cut(best: Floats, margin: float) -> Floats:
@@ -122,7 +122,7 @@ def _cut(best: Floats, margin: float) -> Floats:
     )
 
 
-def peeled(problem: RankingProblem) -> Integers:
+def peel(problem: RankingProblem) -> Integers:
     """Return (k,) positions of the winners of k rounds, each with fresh noise for the rest.
 
     Scores are passed over once. Up to `_TOGETHER` rounds are swept together, in which a candidate
@@ -173,7 +173,7 @@ class SweepIndex:
         Sweep(winners.problem).rounds(self._blocks, threshold, winners)
 
 
-def grouped(
+def rank_groups(
     problem: RankingProblem, multiplicities: Integers, *, threshold: float | None = None
 ) -> Entries:
     """Return the k largest among groups of candidates with one score.
@@ -188,7 +188,7 @@ def grouped(
     return Sweep(problem).groups(groups, multiplicities, threshold)
 
 
-def grouped_reaching(problem: RankingProblem, multiplicities: Integers, level: float) -> Entries:
+def groups_reaching(problem: RankingProblem, multiplicities: Integers, level: float) -> Entries:
     """Return all members of groups that may exceed `level` (score units), and others, unordered.
 
     Theorem X14.
@@ -202,15 +202,15 @@ def grouped_reaching(problem: RankingProblem, multiplicities: Integers, level: f
     return Sweep(problem).reaching(groups, multiplicities, threshold)
 
 
-def grouped_drawn_all(
+def draw_all_groups(
     problem: RankingProblem,
     multiplicities: Integers,
-    drawn: Callable[[RankingProblem], Entries] = drawn_all,
+    drawn: Callable[[RankingProblem], Entries] = draw_all,
 ) -> Entries:
-    """Do as `grouped`, with the noise of every candidate drawn."""
+    """Do as `rank_groups`, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
-    chosen = drawn(problem.at(group))
+    chosen = drawn(problem.take(group))
     return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
 
 
@@ -299,11 +299,11 @@ def top_k_rows(problem: RankingProblem, *, constant_work: bool = False) -> Integ
     """Return (rounds, k) positions, largest first; `problem.values` is a (rounds, m) matrix."""
     rounds, candidates = problem.values.shape
     if candidates >= _WIDE:
-        best = drawn_all if constant_work else top_k
-        return np.stack([best(problem.at(row)).index for row in range(rounds)])
+        best = draw_all if constant_work else top_k
+        return np.stack([best(problem.take(row)).index for row in range(rounds)])
     step = max(1, _CHUNK // candidates)
     return np.concatenate(
-        [_block(problem.at(slice(start, start + step))) for start in range(0, rounds, step)]
+        [_block(problem.take(slice(start, start + step))) for start in range(0, rounds, step)]
     )
 
 
@@ -317,8 +317,10 @@ def _block(problem: RankingProblem) -> Integers:
     certain = _decided(estimate, best, problem.margin)
     certain[wide // matrix.shape[1]] = False
     for row in np.flatnonzero(~certain).tolist():
-        row_problem = problem.at(row).against(matrix[row].max())
-        best[row] = ranked(row_problem, Entries.at(np.arange(matrix.shape[1]), words[row])).index
+        row_problem = problem.take(row).against(matrix[row].max())
+        best[row] = rank_entries(
+            row_problem, Entries.from_index(np.arange(matrix.shape[1]), words[row])
+        ).index
     return best
 
 
@@ -372,7 +374,7 @@ def units(height: Floats) -> Units:
     return Units(np.arange(len(height)), height, np.full(len(height), UNKNOWN, dtype=np.uint8))
 
 
-def _joined(first: Units, second: Units) -> Units:
+def _join(first: Units, second: Units) -> Units:
     """Concatenate two sets of units."""
     columns = ("start", "height", "depth")
     return Units(
@@ -441,7 +443,7 @@ class Rounds:
             rivals = np.flatnonzero(free & (high[here] >= least))
             winner = int(index[here][rivals[0]])
             if len(rivals) > 1:
-                winner = int(ranked(self.problem, self._entries[near[here][rivals]]).index[0])
+                winner = int(rank_entries(self.problem, self._entries[near[here][rivals]]).index[0])
             self.winners[winner] = None
             self._is_taken[winner] = True
         return True
@@ -489,7 +491,7 @@ class _Layout:
         before = np.cumsum(length) - length
         return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
 
-    def numbered(self, start: Integers) -> tuple[int, Located]:
+    def number_candidates(self, start: Integers) -> tuple[int, Located]:
         """Return the number of candidates in a pool, and a function that finds them by number.
 
         It returns (unit of the pool, offset in it).
@@ -501,11 +503,11 @@ class _Layout:
         length = self.multiplicities[start].astype(np.uint64)
         ends = np.cumsum(length)
 
-        def located(number: Words) -> tuple[Integers, Integers]:
+        def locate(number: Words) -> tuple[Integers, Integers]:
             unit = np.searchsorted(ends, number, side="right")
             return unit, (number - (ends[unit] - length[unit])).astype(np.int64)
 
-        return int(ends[-1]), located
+        return int(ends[-1]), locate
 
     def candidates(
         self, start: Integers, offset: Integers
@@ -541,20 +543,20 @@ class Sweep:
 
     def blocks(self, whole: Units, threshold: float) -> Entries:
         """Return the k largest, largest first; block i of n has candidates i, i + n, ..."""
-        for level, fresh, *parts in self._lowered(whole, threshold):
+        for level, fresh, *parts in self._lower(whole, threshold):
             self._enter(fresh)
             if self._decided(level, *parts):
                 break
-        return self._contest.ranked()
+        return self._contest.rank()
 
     def rounds(self, whole: Units, threshold: float, winners: Rounds) -> None:
         """The winner of every round, with a draw of each candidate for each; blocks as above."""
-        for level, fresh, *parts in self._lowered(whole, threshold, winners):
+        for level, fresh, *parts in self._lower(whole, threshold, winners):
             winners.enter(fresh)
             if winners.decided(level if any(part.depth.any() for part in parts) else -np.inf):
                 break
 
-    def _lowered(
+    def _lower(
         self, whole: Units, threshold: float, winners: Rounds | None = None
     ) -> Iterator[tuple[float, list[Entries], Units, Units]]:
         """Yield falling thresholds, the entries revealed at each, and the blocks and candidates."""
@@ -569,20 +571,20 @@ class Sweep:
             whole, hot = whole[~dense], whole[dense]
             if len(hot):
                 split = _split(hot, count, self._problem)
-                parts = _joined(parts, split if winners is None else winners.remaining(split))
-            whole, first = self._revealed(whole, level, blocks)
-            parts, second = self._revealed(parts, level, single)
+                parts = _join(parts, split if winners is None else winners.remaining(split))
+            whole, first = self._reveal(whole, level, blocks)
+            parts, second = self._reveal(parts, level, single)
             yield level, [*first, *second], whole, parts
 
     def groups(self, groups: Units, multiplicities: Integers, threshold: float) -> Entries:
         """Return the k largest, largest first; unit g has `multiplicities[g]` equal candidates."""
         layout = _Layout(0, multiplicities=multiplicities)
         for level in _descending(threshold):
-            groups, fresh = self._revealed(groups, level, layout)
+            groups, fresh = self._reveal(groups, level, layout)
             self._enter(fresh)
             if self._decided(level, groups):
                 break
-        return self._contest.ranked()
+        return self._contest.rank()
 
     def reaching(self, groups: Units, multiplicities: Integers, threshold: float) -> Entries:
         """Return every member that may exceed the threshold, and others, unordered.
@@ -590,13 +592,13 @@ class Sweep:
         The threshold is in noise units above the reference.
         """
         return Entries.concatenate(
-            self._revealed(groups, threshold, _Layout(0, multiplicities=multiplicities))[1]
+            self._reveal(groups, threshold, _Layout(0, multiplicities=multiplicities))[1]
         )
 
     def _decided(self, threshold: float, *units: Units) -> bool:
         return self._contest.floor() >= threshold or not any(part.depth.any() for part in units)
 
-    def _revealed(
+    def _reveal(
         self, units: Units, threshold: float, layout: _Layout
     ) -> tuple[Units, list[Entries]]:
         """Return the units with their new levels, and their candidates with V < 2^-level."""
@@ -604,16 +606,16 @@ class Sweep:
         todo = np.flatnonzero(level < units.depth)
         if len(todo) == 0:
             return units, []
-        level[todo] = _pooled(level[todo], layout.lengths(units.start[todo]))
+        level[todo] = _merge_pools(level[todo], layout.lengths(units.start[todo]))
         todo = todo[np.argsort(level[todo], kind="stable")]
         cuts = np.flatnonzero(np.diff(level[todo])) + 1
         pools = [pool for same in np.split(todo, cuts) for pool in layout.pools(same, units.start)]
-        entries = [self._drawn(pool, units, int(level[pool[0]]), layout) for pool in pools]
+        entries = [self._draw(pool, units, int(level[pool[0]]), layout) for pool in pools]
         return Units(units.start, units.height, level), entries
 
-    def _drawn(self, pool: Integers, units: Units, level: int, layout: _Layout) -> Entries:
-        size, located = layout.numbered(units.start[pool])
-        unit, offset = located(successes(size, level, self._problem.words))
+    def _draw(self, pool: Integers, units: Units, level: int, layout: _Layout) -> Entries:
+        size, locate = layout.number_candidates(units.start[pool])
+        unit, offset = locate(successes(size, level, self._problem.words))
         unit = pool[unit]
         places, words = self._uniforms(units.depth[unit], level)
         index, member, real = layout.candidates(units.start[unit[places]], offset[places])
@@ -675,7 +677,7 @@ def _keys(entries: Entries) -> Iterator[tuple[int, int]]:
     return zip(entries.index.tolist(), entries.member.tolist(), strict=True)
 
 
-def _pooled(level: Levels, length: Floats | None) -> Levels:
+def _merge_pools(level: Levels, length: Floats | None) -> Levels:
     """Lower levels so that pools are fewer and larger, for a few more candidates."""
     mass = np.bincount(level, weights=length, minlength=HIGHEST_LEVEL + 1)
     lowered = np.zeros(len(mass), dtype=np.uint8)

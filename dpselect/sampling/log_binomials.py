@@ -9,7 +9,7 @@ import numpy as np
 from flint import arb, ctx, fmpz
 
 from accounting.numbers import Floats
-from dpselect.noise import log1mexp, widened
+from dpselect.noise import log1mexp, widen
 from dpselect.sampling.contest import precision
 
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
@@ -51,7 +51,7 @@ def log_difference_bounds(
     with np.errstate(divide="ignore"):
         low = larger[0] + log1mexp(np.maximum(larger[0] - smaller[1], 0.0))
         high = larger[1] + log1mexp(larger[1] - smaller[0])
-    return widened(low, high, _ALLOWANCE)
+    return widen(low, high, _ALLOWANCE)
 
 
 def binomial_ball(n: int, r: int) -> arb:

@@ -22,7 +22,7 @@ def half_below(values: Any, top: Any) -> Floats:
 class Ranked:
     """(m,) scores of a public domain by rank, counted from 1 at the highest; ties by position.
 
-    Ties are ordered as by `Scores.ranked`. Sorting values alone is an order of magnitude quicker
+    Ties are ordered as by `Scores.rank`. Sorting values alone is an order of magnitude quicker
     than sorting positions.
     """
 
@@ -91,7 +91,7 @@ class Ranked:
 _FEW_LEVELS = 64  # different scores among the chosen
 
 
-def ranked_rows(block: Numbers) -> Integers:
+def rank_rows(block: Numbers) -> Integers:
     """Return (rows, m) positions of every row's scores, highest first, ties by position."""
     ascending = np.argsort(block[:, ::-1], axis=1, kind="stable")
     return block.shape[1] - 1 - ascending[:, ::-1]

@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb, fmpq
 
 from accounting.numbers import Flags, Floats, Integers
-from dpselect.noise import Gumbel, Noise, by_name, log1mexp, widened
+from dpselect.noise import Gumbel, Noise, log1mexp, noise_of, widen
 from dpselect.sampling.base import Sampler
 from dpselect.sampling.contest import (
     LazyUniform,
@@ -36,14 +36,14 @@ from dpselect.sampling.contest import (
     estimates,
     rational,
 )
-from dpselect.sampling.discrete import picked_rows
+from dpselect.sampling.discrete import pick_rows
 from dpselect.sampling.log_binomials import (
     binomial_ball,
     log_binomial,
     log_binomial_bounds,
     log_difference_bounds,
 )
-from dpselect.sampling.ranked import Ranked, draw_sequences, half_below, ranked_rows
+from dpselect.sampling.ranked import Ranked, draw_sequences, half_below, rank_rows
 
 TopSet = Literal["tied", "gap"]
 
@@ -101,7 +101,7 @@ def noise_bounds(noise: Noise, low: Floats, high: Floats) -> tuple[Floats, Float
         return low, high
     with np.errstate(all="ignore"):
         least, most = noise_at(noise, low), noise_at(noise, high)
-    return widened(least, most, _MAP_ALLOWANCE)
+    return widen(least, most, _MAP_ALLOWANCE)
 
 
 class SetClass(NamedTuple):
@@ -201,7 +201,7 @@ class Classes:
             return binomial_ball(start - offset, free)
         return binomial_ball(stop - offset, free + 1) - binomial_ball(start - offset, free + 1)
 
-    def chosen(self, row: int, lowest: int) -> SetClass:
+    def set_class(self, row: int, lowest: int) -> SetClass:
         """Return class (row, lowest) in terms of ranks."""
         if row == self.top_row:
             return SetClass(self.k - 1, self.k, self.k)
@@ -281,8 +281,8 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
     The words are the first bits of V.
     """
     nothing = np.zeros(words.shape)
-    low, high = contest_bounds(by_name("gumbel"), nothing, nothing.astype(np.int64), words)
-    return widened(low + log_mass[0], high + log_mass[1], _BLOCK_ALLOWANCE)
+    low, high = contest_bounds(noise_of("gumbel"), nothing, nothing.astype(np.int64), words)
+    return widen(low + log_mass[0], high + log_mass[1], _BLOCK_ALLOWANCE)
 
 
 def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource) -> Blocks:
@@ -300,7 +300,7 @@ def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource)
     with np.errstate(invalid="ignore"):
         own = max_gumbel_bounds(drawn, log_mass)
         least, most = (-np.logaddexp(-x, -y) for x, y in zip(above, own, strict=True))
-        below = widened(least, most, _BLOCK_ALLOWANCE)
+        below = widen(least, most, _BLOCK_ALLOWANCE)
     low, high = (np.where(inherits, x, y) for x, y in zip(above, below, strict=True))
     parent = np.repeat(which[:, None], _CHILDREN, axis=1)
     is_filled = stop > start
@@ -317,7 +317,7 @@ def _draw_max_children(
 ) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
     drawn = words(len(row))
-    children, certain = picked_rows(*log_mass, drawn)
+    children, certain = pick_rows(*log_mass, drawn)
     for i in np.flatnonzero(~certain).tolist():
 
         def sizes(i: int = i) -> list[arb]:
@@ -397,7 +397,7 @@ def _noise_of(runner: Contender, noise: Noise) -> arb:
 
 def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> SetClass:
     """Draw the class whose best set has the largest score + scale * noise over all sets."""
-    return _Draw(classes, noise, scale, source.words).chosen()
+    return _Draw(classes, noise, scale, source.words).set_class()
 
 
 def draw_members(chosen: SetClass, k: int, source: Sampler) -> Integers:
@@ -417,7 +417,7 @@ class _Draw:
         self._generations: list[Blocks] = []
         self._drawn: dict[tuple[int, int], LazyUniform] = {}
 
-    def chosen(self) -> SetClass:
+    def set_class(self) -> SetClass:
         finalists = self._finalists()
         best = 0
         if len(finalists) > 1:
@@ -426,7 +426,7 @@ class _Draw:
             )
         generation, i = finalists[best]
         blocks = self._generations[generation]
-        return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
+        return self._classes.set_class(int(blocks.row[i]), int(blocks.start[i]))
 
     def _finalists(self) -> list[tuple[int, int]]:
         """Return generation and place of every single class that no other certainly beats."""
@@ -500,7 +500,7 @@ def draw_rows(
 def _block(
     matrix: Numbers, layout: RowClasses, noise: Noise, scale: float, words: WordSource
 ) -> Integers:
-    order = ranked_rows(matrix)
+    order = rank_rows(matrix)
     ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
     chosen = _winners(ranked, layout, noise, scale, words)
     ranks = _members(matrix.shape, chosen, layout, words)
@@ -514,7 +514,7 @@ def _winners(
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * scale)
     drawn = words(len(ranked) * len(layout.n))
-    g, wide = estimates(by_name("gumbel"), drawn)
+    g, wide = estimates(noise_of("gumbel"), drawn)
     shape = (len(ranked), len(layout.n))
     total = noise_at(noise, g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
@@ -532,17 +532,14 @@ def _winners(
         rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
     rivals[wide // shape[1]] = True
     for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
-        chosen[row] = _settled(ranked[row], layout, noise, scale, drawn.reshape(shape)[row], words)
+        chosen[row] = _find_winner(
+            ranked[row], layout, noise, scale, drawn.reshape(shape)[row], words
+        )
     return chosen
 
 
-def _settled(
-    ranked: Numbers,
-    layout: RowClasses,
-    noise: Noise,
-    scale: float,
-    drawn: Words,
-    words: WordSource,
+def _find_winner(
+    ranked: Numbers, layout: RowClasses, noise: Noise, scale: float, drawn: Words, words: WordSource
 ) -> int:
     """Return the winner of one row with these words, certain of every comparison."""
     largest = noise_bounds(

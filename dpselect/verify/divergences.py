@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
@@ -76,10 +76,10 @@ def worst_case(
         1.0
     """
     _require_mechanism(mechanism, "sensitivity_bound", "probabilities")
-    candidates = checked_integer(
+    candidates = check_integer(
         "candidates", candidates, "the number of candidates of the box", error=InvalidRequest
     )
-    highest = checked_integer(
+    highest = check_integer(
         "highest", highest, "the largest count in the box", error=InvalidRequest
     )
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
@@ -305,13 +305,9 @@ def lower_bound(
         >>> 0 <= found.epsilon < 1
         True
     """
-    release = _released_by(mechanism, rng)
-    samples = checked_integer(
-        "samples",
-        samples,
-        "the number of draws from each input",
-        least=10,
-        error=InvalidRequest,
+    release = _draw_function(mechanism, rng)
+    samples = check_integer(
+        "samples", samples, "the number of draws from each input", least=10, error=InvalidRequest
     )
     if isinstance(confidence, bool) or not isinstance(confidence, Real) or not 0 < confidence < 1:
         raise InvalidRequest(
@@ -331,7 +327,7 @@ def lower_bound(
     return LowerBound(max(0.0, epsilon), delta, confidence, frozenset(event))
 
 
-def _released_by(
+def _draw_function(
     mechanism: Mechanism | Callable[[Any], Any], rng: np.random.Generator | None
 ) -> Callable[[Any], Outcome]:
     """Return a function that draws once, in the form in which outcomes are compared."""
@@ -388,7 +384,7 @@ def _views(outcomes: list[Outcome]) -> list[View]:
         count = _CELLS if len(places) == 1 else 2
         views.append(
             partial(
-                Outcome.seen,
+                Outcome.discretize,
                 edges=np.unique(np.quantile(column, np.arange(1, count) / count)),
                 places=places,
             )

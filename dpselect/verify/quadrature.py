@@ -82,7 +82,7 @@ def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> Float
         InvalidNoiseArgument: the scale is not positive, or scores are not finite.
         QuadratureError: the accuracy is not reached.
     """
-    array = _checked(scores, scale, dimensions=(1, 2))
+    array = _check_scores(scores, scale, dimensions=(1, 2))
     matrix = np.atleast_2d(array)
     if isinstance(noise, Gumbel):
         return gumbel_softmax(array, scale)
@@ -109,7 +109,7 @@ def top_set_probabilities(
     Raises:
         InvalidNoiseArgument: more than 100000 sets, or k outside 1..m.
     """
-    vector = _checked(scores, scale)
+    vector = _check_scores(scores, scale)
     _check_k(k, vector.size, math.comb(vector.size, max(k, 0)))
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
@@ -134,16 +134,18 @@ def ordered_probabilities(
     Raises:
         InvalidNoiseArgument: more than 100000 sequences, or k outside 1..m.
     """
-    vector = _checked(scores, scale)
+    vector = _check_scores(scores, scale)
     _check_k(k, vector.size, math.perm(vector.size, max(k, 0)))
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
     if isinstance(noise, Gumbel):
         return _gumbel_ordered(vector, scale, k)
-    return _iterated(noise, scale, vector, k)
+    return _sequence_probabilities(noise, scale, vector, k)
 
 
-def _iterated(noise: Noise, scale: float, vector: Floats, k: int) -> dict[tuple[int, ...], float]:
+def _sequence_probabilities(
+    noise: Noise, scale: float, vector: Floats, k: int
+) -> dict[tuple[int, ...], float]:
     order = np.argsort(vector, kind="stable")
     shift = _differences(vector[order][None], scale)[0]
     sequences = list(itertools.permutations(order.tolist(), k))
@@ -179,7 +181,7 @@ def _integrate(
     )
 
 
-def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> Floats:
+def _check_scores(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> Floats:
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim not in dimensions or array.shape[-1] == 0:
         sizes = " or ".join(map(str, dimensions))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accounting.address import Address, hidden, masked, revealed, without_password
+from accounting.address import Address, hide_password, hide_passwords, mask, reveal
 from accounting.errors import InvalidArgument
 from accounting.files import read_text, require_new
 
@@ -38,7 +38,7 @@ def test_no_form_of_an_address_shows_its_password(form: str, password: str) -> N
     path shows any of it.
     """
     address = form.format(password)
-    for shown in (without_password(address), masked(address), masked(Path(address))):
+    for shown in (hide_passwords(address), mask(address), mask(Path(address))):
         assert "***" in shown
         assert not any(part in shown for part in ("hunter", "ter2", "more'"))
 
@@ -55,12 +55,12 @@ def test_no_form_of_an_address_shows_its_password(form: str, password: str) -> N
 )
 def test_an_address_without_a_password_is_shown_as_it_is(plain: str) -> None:
     """Nothing is left out of what holds no password: users, hosts, ports and paths."""
-    assert masked(plain) == repr(plain)
+    assert mask(plain) == repr(plain)
 
 
 def test_a_long_address_is_cut_short() -> None:
     """At most 200 characters are shown, and the password is taken out before they are cut."""
-    shown = masked("postgresql://" + "a" * 300 + ":hunter2@host")
+    shown = mask("postgresql://" + "a" * 300 + ":hunter2@host")
     assert len(shown) <= 203
     assert "hunter2" not in shown
 
@@ -79,8 +79,8 @@ def test_files_name_themselves_without_a_password(tmp_path: Path) -> None:
 
 def test_a_login_without_its_host_shows_no_password() -> None:
     """An address that ends within its password shows none of it; a port is no password."""
-    assert without_password("postgresql://ada:hunter2") == "postgresql://ada:***"
-    assert without_password("postgresql://db.example:5432") == "postgresql://db.example:5432"
+    assert hide_passwords("postgresql://ada:hunter2") == "postgresql://ada:***"
+    assert hide_passwords("postgresql://db.example:5432") == "postgresql://db.example:5432"
 
 
 def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
@@ -88,11 +88,11 @@ def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
     stays the text that it is.
     """
     url = "postgresql://ada:hunter2@db.example/ledger"
-    address = hidden(url)
+    address = hide_password(url)
     assert isinstance(address, Address)
-    assert hidden(address) is address
-    assert revealed(address) == url
-    assert address == without_password(url)
+    assert hide_password(address) is address
+    assert reveal(address) == url
+    assert address == hide_passwords(url)
     shown = [
         str(address),
         repr(address),
@@ -103,5 +103,5 @@ def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
     ]
     shown += [pickle.loads(pickle.dumps(address)), copy.deepcopy(address), str([address])]
     assert not any("hunter2" in one for one in shown)
-    assert type(hidden("sqlite:///privacy.db")) is str
-    assert revealed("sqlite:///privacy.db") == "sqlite:///privacy.db"
+    assert type(hide_password("sqlite:///privacy.db")) is str
+    assert reveal("sqlite:///privacy.db") == "sqlite:///privacy.db"

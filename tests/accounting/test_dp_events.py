@@ -142,7 +142,7 @@ def test_counts_are_kept(event: dp_event.DpEvent) -> None:
         dp_event.SelfComposedDpEvent(event, 6),
         dp_event.SelfComposedDpEvent(twice, np.int64(3)),
     ):
-        assert from_dp_event(six, "add_remove") == Composed.of(
+        assert from_dp_event(six, "add_remove") == Composed.from_parts(
             [(6, from_dp_event(event, "add_remove"))]
         )
     assert from_dp_event(dp_event.SelfComposedDpEvent(event, 0), "add_remove") == zero()

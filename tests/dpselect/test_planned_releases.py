@@ -16,7 +16,7 @@ import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect.mechanisms import members
 from dpselect.plan.default import default_choice
-from dpselect.plan.fit import calibrated, fitted
+from dpselect.plan.fit import calibrate_mechanism, fitted
 from dpselect.plan.request import TopKRequest
 
 N = 7
@@ -116,7 +116,7 @@ def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges:
     """
     found = acc.calibrate(lambda mu: acc.BoundedRange(epsilon=mu), budget, charges=charges)
     for factor, enough in ((1.0, True), (1.000001, False)):
-        price = budget._itemised(acc.BoundedRange(epsilon=found * factor))
+        price = budget._item_cost(acc.BoundedRange(epsilon=found * factor))
         assert price is not None
         assert budget.fits(acc.cost.Cost(0, 0), price.times(charges)) is enough
     curve = acc.BoundedRange(epsilon=found)
@@ -132,7 +132,7 @@ def test_what_cannot_be_shared_is_refused() -> None:
     are named.
     """
     with pytest.raises(acc.AccountingError, match="charges"):
-        calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), APPROXIMATE, charges=0)
+        calibrate_mechanism(lambda e: dps.ExponentialMechanism(epsilon=e), APPROXIMATE, charges=0)
     with pytest.raises(acc.AccountingError, match="releases"):
         TopKRequest(k=1, releases=0)
     with pytest.raises(

@@ -64,7 +64,7 @@ from dpselect import Sensitivity
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.mechanisms import noisy_max
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from tiny_curve import TinyCurve
 
 class TinyMax(Mechanism):
@@ -93,9 +93,9 @@ class TinyMax(Mechanism):
     def most_candidates(self): return None
     @property
     def scale(self): return self.sensitivity.range / self.epsilon
-    def _select(self, scores, source): return noisy_max.select_winner(scores, by_name("exponential"), self.scale, source)
-    def _select_many(self, matrix, source): return noisy_max.select_winners(matrix, by_name("exponential"), self.scale, source)
-    def _probabilities(self, scores): return noisy_max.winner_probabilities(scores, by_name("exponential"), self.scale)
+    def _select(self, scores, source): return noisy_max.select_winner(scores, noise_of("exponential"), self.scale, source)
+    def _select_many(self, matrix, source): return noisy_max.select_winners(matrix, noise_of("exponential"), self.scale, source)
+    def _probabilities(self, scores): return noisy_max.winner_probabilities(scores, noise_of("exponential"), self.scale)
 '''  # noqa: E501
 KNOWN_EVERYWHERE = """
 import json, sys, warnings

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpselect as dps
-from dpselect.mechanisms.ranks import centered
+from dpselect.mechanisms.ranks import center
 
 S = dps.Sensitivity()
 
@@ -68,7 +68,7 @@ def test_groups_whose_candidates_have_names_hide_their_positions(noise: Any) -> 
     few = dps.Sensitivity.of_counts(items_per_user=1)
     values, sizes = [0, 500, 900], [2, 1, 2]
     scores = dps.Scores.grouped(values, sizes, sensitivity=few, domain="observed", names=names)
-    assert scores.at([0, 2, 4, 3]).tolist() == [0, 500, 900, 900]
+    assert scores.values_at([0, 2, 4, 3]).tolist() == [0, 500, 900, 900]
     top = dps.OneshotTopK(k=3, noise=noise, scale=1.0)
     public = dps.Scores.grouped(values, sizes, sensitivity=S, names=names)
     chosen = dps.WithValues(mechanism=top, noise="laplace", scale=1.0).select(public)
@@ -151,16 +151,16 @@ def test_read_only_and_owned_arrays_are_held_without_a_copy(dtype: type) -> None
 def test_ranking_breaks_ties_by_position_or_label(
     values: list[int], count: int, random: object
 ) -> None:
-    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one,
+    """`rank` sorts by score, ties by position in a public domain and by label in an observed one,
     whatever the row order.
 
     Mixed labels have one fixed order: numbers by value, then strings.
     """
     mixed = dps.Scores([1, 1, 1, 1], sensitivity=S, labels=["b", 10, "a", 9], domain="observed")
-    assert [(mixed.labels or ())[i] for i in mixed.ranked(4)[0]] == [9, 10, "a", "b"]
+    assert [(mixed.labels or ())[i] for i in mixed.rank(4)[0]] == [9, 10, "a", "b"]
     labels = [f"item{i:02}" for i in range(len(values))]
     expected = sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
-    assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected
+    assert dps.Scores(values, sensitivity=S).rank(count)[0].tolist() == expected
     rows = list(range(len(values)))
     random.shuffle(rows)  # type: ignore[attr-defined]
     observed = dps.Scores(
@@ -169,14 +169,14 @@ def test_ranking_breaks_ties_by_position_or_label(
         labels=[labels[i] for i in rows],
         domain="observed",
     )
-    assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
+    assert [observed.labels[i] for i in observed.rank(count)[0]] == [labels[i] for i in expected]
 
 
 def test_large_integers_keep_their_gaps() -> None:
     """Counts beyond 2^53 are centered to the unit, at either end of the 64-bit range."""
-    assert centered(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
+    assert center(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
     extreme = np.array([-(2**63), 2**63 - 1])
-    assert centered(extreme).tolist() == [-(2.0**64), 0]
+    assert center(extreme).tolist() == [-(2.0**64), 0]
 
 
 @pytest.mark.fast(4)
@@ -188,8 +188,8 @@ def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int)
     """
     rng = np.random.default_rng(levels)
     values, labels = rng.integers(0, levels, 120_000), rng.permutation(120_000)
-    public = dps.Scores(values, sensitivity=S).ranked(count)
-    observed = dps.Scores(values, sensitivity=S, labels=labels, domain="observed").ranked(count)
+    public = dps.Scores(values, sensitivity=S).rank(count)
+    observed = dps.Scores(values, sensitivity=S, labels=labels, domain="observed").rank(count)
     for found, second in ((public, np.arange(120_000)), (observed, labels)):
         order = np.lexsort((second, -values))[:count]
         assert (found[0].tolist(), found[1].tolist()) == (order.tolist(), values[order].tolist())
@@ -208,14 +208,14 @@ def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[flo
         weigh=lambda *_: np.array(units),
     )
     with pytest.raises(dps.errors.InvalidScores, match="no whole sums"):
-        look.weighed(*asked)
+        look.weigh_candidates(*asked)
     whole = dps.SecondLook(
         lambda _: pytest.fail("asked"), one, weigh=lambda *_: np.array([2**20, 3])
     )
     assert look.weigh is not None
-    assert whole.weighed(*asked).tolist() == [1.0, 3 * 2.0**-20]
+    assert whole.weigh_candidates(*asked).tolist() == [1.0, 3 * 2.0**-20]
     with pytest.raises(dps.errors.InvalidScores, match="cannot weigh"):
-        dps.SecondLook(lambda _: pytest.fail("asked"), one).weighed(*asked)
+        dps.SecondLook(lambda _: pytest.fail("asked"), one).weigh_candidates(*asked)
 
 
 def test_scores_take_a_second_look() -> None:
@@ -229,7 +229,7 @@ def test_scores_take_a_second_look() -> None:
         "observed",
         counts.sensitivity,
     )
-    assert twice.ranked(2)[0].tolist() == counts.ranked(2)[0].tolist()
+    assert twice.rank(2)[0].tolist() == counts.rank(2)[0].tolist()
     assert counts.second is None
     with pytest.raises(dps.errors.InvalidScores, match="labels"):
         dps.Scores([3, 1], sensitivity=dps.Sensitivity()).with_second(look)

@@ -36,7 +36,7 @@ import accounting
 import accounting as acc
 import dpselect
 import dpselect as dps
-from accounting.address import Address, revealed
+from accounting.address import Address, reveal
 from dpselect.app.events.log_check import check
 from dpselect.app.release.question import Question
 from dpselect.app.spec import Spec, TopKSpec, toml_file
@@ -381,7 +381,7 @@ def questions(_: Path) -> list[Any]:
                 found.append(made)
                 if paid:
                     kept = made.model_copy()
-                    assert revealed(made.ledger) == revealed(kept.ledger) == PASSWORD
+                    assert reveal(made.ledger) == reveal(kept.ledger) == PASSWORD
     config = Config(
         ledger=LedgerTable(url=PASSWORD, dataset="log"),
         data=DataTable(user="who"),
@@ -392,7 +392,7 @@ def questions(_: Path) -> list[Any]:
     for source in (log(), Path("password=secret-path/log.csv"), PASSWORD, [PASSWORD]):
         found.append(Question.of(source, spec))
     store = importlib.import_module("accounting.ledger.store").Store
-    held = store.at(PASSWORD, create=False, timeout=1.0)
+    held = store.from_url(PASSWORD, create=False, timeout=1.0)
     return [*found, held, acc.Ledger(held)]
 
 
@@ -559,13 +559,13 @@ def test_a_file_that_is_written_has_the_password_that_was_stated(tmp_path: Path)
     config.write(tmp_path / "c.toml")
     again = toml_file.read(tmp_path / "c.toml")
     assert again.ledger is not None
-    assert (revealed(again.ledger.ledger), str(again.ledger.ledger)) == (
+    assert (reveal(again.ledger.ledger), str(again.ledger.ledger)) == (
         PASSWORD,
         "postgresql://ann:***@127.0.0.1:1/db",
     )
     spec = TopKSpec(**{**again.values(TopKSpec, ()), **ASKED})
     assert isinstance(spec.ledger, str)
-    assert revealed(spec.ledger) == PASSWORD
+    assert reveal(spec.ledger) == PASSWORD
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.calibration import calibrate_count
 from accounting.convert.adaptive_composition import adaptive_composition
-from dpselect.plan import TopKRequest, calibrated, fitted
+from dpselect.plan import TopKRequest, calibrate_mechanism, fitted
 
 A: Any = acc
 D: Any = dps
@@ -43,9 +43,9 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
     acc.errors.InvalidArgument: [
         (lambda: A.calibrate(3, BUDGET), "family must be a function .* not int. Pass one"),
         (lambda: calibrate_count(THREE, BUDGET), "family must be a function .* not int. Pass"),
-        (lambda: calibrated(THREE, BUDGET), "family must be a function .* not int"),
+        (lambda: calibrate_mechanism(THREE, BUDGET), "family must be a function .* not int"),
         (
-            lambda: calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), THREE),
+            lambda: calibrate_mechanism(lambda e: dps.ExponentialMechanism(epsilon=e), THREE),
             "budget must be a Budget, not int. State one",
         ),
         (
@@ -63,7 +63,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
     ],
     dps.errors.InvalidRequest: [
         (
-            lambda: calibrated(cast(Any, lambda e: acc.BoundedRange(epsilon=e)), BUDGET),
+            lambda: calibrate_mechanism(cast(Any, lambda e: acc.BoundedRange(epsilon=e)), BUDGET),
             "family returned a BoundedRange, .*: return a mechanism",
         ),
         (
@@ -93,7 +93,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             ),
             "have no second look. Pass",
         ),
-        (lambda: D.Scores.ranked(SCORES, "x"), "count=<str> must be an integer >= 1"),
+        (lambda: D.Scores.rank(SCORES, "x"), "count=<str> must be an integer >= 1"),
     ],
     dps.errors.InvalidMechanism: [
         (
@@ -125,4 +125,4 @@ def test_a_wrong_argument_is_named(
 def test_integers_of_numpy_are_counts() -> None:
     """What is an integer anywhere else is one here."""
     assert D.verify.worst_case(EM, candidates=np.int64(2), highest=np.int32(1)).pure_epsilon > 0
-    assert SCORES.ranked(np.int64(1))[1].tolist() == [3]  # type: ignore[arg-type]
+    assert SCORES.rank(np.int64(1))[1].tolist() == [3]  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.verify.divergences import renyi
 
 TWO_SIDED = dps.Sensitivity(monotone=False)
@@ -32,7 +32,7 @@ def test_erratum_5_values_with_fresh_noise_are_not_covered_by_the_index_theorem(
     """
     published = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED)
     index = np.log(law(published, [1.0, 199.0])[0] / law(published, [0.0, 200.0])[0])
-    noise, negligible_score = by_name("laplace"), -50.0
+    noise, negligible_score = noise_of("laplace"), -50.0
     value = float(
         np.log(noise.pdf((negligible_score - 0.0) / 2) / noise.pdf((negligible_score - 1.0) / 2))
     )
@@ -47,7 +47,7 @@ def test_erratum_5_showing_the_noise_that_chose_costs_more_with_every_candidate(
     """With the winner's own noisy value shown, m = 10 candidates reach a log-ratio of m s/scale = 5
     at a claimed 1.
     """
-    noise, scale, low, m = by_name("laplace"), 2.0, -400.0, 10
+    noise, scale, low, m = noise_of("laplace"), 2.0, -400.0, 10
     # The winner's density at `low`, times the chance that all others are below it; the neighbor
     # has every score lower by one.
     density = [

@@ -12,7 +12,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.mechanisms.stable_queries import StableRule, TopStable, log_failure
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.verify.divergences import hockey_stick
 from dpselect.verify.quadrature import NoisyComparisons, ordered_probabilities
 
@@ -32,7 +32,7 @@ def public_code(
         [max(descending[i] - descending[i + 1] - 1, 0) for i in tested], dtype=float
     )
     run = NoisyComparisons(
-        distances - rule.threshold, by_name("laplace"), rule.scale, rule.test_scale
+        distances - rule.threshold, noise_of("laplace"), rule.scale, rule.test_scale
     )
     *chances, nothing = run.first_passing().tolist()
     law = {frozenset[int](): nothing}
@@ -70,7 +70,7 @@ def test_the_published_top_stable_underprices_its_subset() -> None:
     """
     k, epsilon_em = 3, 1.0
     laws = [
-        ordered_probabilities(by_name("gumbel"), 1 / epsilon_em, counts, k)
+        ordered_probabilities(noise_of("gumbel"), 1 / epsilon_em, counts, k)
         for counts in ([3.0, 3, 3, 9], [4.0, 4, 4, 9])
     ]
     likeliest = max(math.log(laws[1][s] / laws[0][s]) for s in laws[0])

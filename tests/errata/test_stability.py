@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import dpselect as dps
 from dpselect.mechanisms.gaps import gaps_below
 from dpselect.mechanisms.stable_top_k import StabilityRule, StableTopK
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.verify.divergences import hockey_stick
 from dpselect.verify.quadrature import argmax_probabilities
 
@@ -31,7 +31,7 @@ def as_published(gaps: tuple[float, ...], threshold: float) -> NDArray[np.float6
     in units of sigma above 1.
     """
     sigma = 1 / math.sqrt(RHO)
-    chances = argmax_probabilities(by_name("gumbel"), sigma, np.array(gaps))
+    chances = argmax_probabilities(noise_of("gumbel"), sigma, np.array(gaps))
     rule = StabilityRule("gaussian", sigma, failure_of(threshold), "add_remove")
     passed = chances * rule.pass_probability(gaps)
     return np.append(passed, (chances * rule.fail_probability(gaps)).sum())

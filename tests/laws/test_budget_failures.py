@@ -250,7 +250,7 @@ SCOPES: dict[str, Way] = {
 _ELSEWHERE = {
     "Budget.admitted_before",
     "Budget.for_workload",
-    "Budget.unused",
+    "Budget.refund",
     "Budget.conversion_delta",
     "Budget.form",
     "Budget.is_about_attacks",
@@ -350,7 +350,7 @@ def test_the_failure_is_there_to_the_unit(case: Case) -> None:
                 is fits
             )
     curve = case.part(case.failure)
-    assert case.budget.unused(10 * curve, 3 * curve).failure == 0
+    assert case.budget.refund(10 * curve, 3 * curve).failure == 0
     if units and case.budget.release is None:
         costs = [case.budget.cost_of_each(curve, count) for count in (PARTS, PARTS + 1)]
         assert costs == [pytest.approx(costs[0]), math.inf]

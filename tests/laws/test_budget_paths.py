@@ -23,7 +23,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT
 from accounting.ledger import Ledger
-from accounting.numbers import float_up, of_unit
+from accounting.numbers import float_up, multiple
 from dpselect import pate
 from dpselect.app.cli.app import app
 from dpselect.app.continual.horizon import Horizon
@@ -32,7 +32,7 @@ from dpselect.plan import (
     Grouping,
     Profile,
     TopKRequest,
-    calibrated,
+    calibrate_mechanism,
     default_choice,
     default_mechanism,
     fitted,
@@ -149,8 +149,8 @@ def paid_by(
     spent = priced(EARLIER)
     chance = float_up(int(price.failure * failure) + spent.failure, FAILURE_UNIT)
     terms: Any = {"delta": chance + 0.1, "order": ORDER, "failure": chance}
-    waiting = 100 - of_unit(acc.Budget(epsilon=100.0, **terms).capacity.main, MAIN_UNIT)
-    epsilon = waiting + of_unit(int(price.main * main) + spent.main, MAIN_UNIT)
+    waiting = 100 - multiple(acc.Budget(epsilon=100.0, **terms).capacity.main, MAIN_UNIT)
+    epsilon = waiting + multiple(int(price.main * main) + spent.main, MAIN_UNIT)
     ledger.create_dataset(name, acc.Budget(epsilon=float(epsilon), **terms), relation)
     ledger.charge(name, EARLIER, relation=relation)
     return dps.Session(ledger, name)
@@ -268,7 +268,7 @@ def _stable(budget: acc.Budget) -> Callable[[float], dps.Mechanism]:
 
 
 FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
-    "plan.calibrated": lambda budget: [calibrated(_stable(budget), budget).curve],
+    "plan.calibrate_mechanism": lambda budget: [calibrate_mechanism(_stable(budget), budget).curve],
     "plan.fitted": lambda budget: [fitted("limited_domain", budget, REQUEST).curve],
     "plan.default_mechanism": lambda budget: [default_mechanism(budget, REQUEST).curve],
     "plan.default_choice": lambda budget: [default_choice(budget, REQUEST).mechanism.curve],
@@ -284,8 +284,11 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         dps.plan(budget, 2, profile=LOOK, periods=2, cells=10).mechanism.curve
     ],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
-    "plan.calibrated of releases": lambda budget: [
-        20 * calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20).curve
+    "plan.calibrate_mechanism of releases": lambda budget: [
+        20
+        * calibrate_mechanism(
+            lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20
+        ).curve
     ],
     "pate.fitted": lambda budget: [
         20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve

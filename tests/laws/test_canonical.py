@@ -21,7 +21,7 @@ from dpselect import verify
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK, winners_curve
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import sampler, set_classes
 from dpselect.sampling.log_binomials import log_binomial
 from dpselect.sampling.ranked import Ranked
@@ -159,14 +159,14 @@ def test_splitting_blocks_follows_the_law(
     law["rest"] = max(0.0, 1 - sum(law.values()))
     source, drawn = sampler(np.random.default_rng(11)), []
     for _ in range(1000):
-        chosen = set_classes.draw_class(classes, by_name(noise), mechanism.scale, source)
+        chosen = set_classes.draw_class(classes, noise_of(noise), mechanism.scale, source)
         key = "top" if gamma < 1 and chosen.lowest == 3 else (chosen.lead, chosen.lowest)
         drawn.append(key if key in law else "rest")
     assert misfit(drawn, law) > FALSE_ALARM
 
 
 def test_ranks_are_those_of_scores() -> None:
-    """Positions and scores by rank are those of `Scores.ranked`, for integers, floats, ties and
+    """Positions and scores by rank are those of `Scores.rank`, for integers, floats, ties and
     huge integers; of more candidates than one chunk holds too, with many ties, none, and numbers at
     the ends of float64.
     """
@@ -185,7 +185,7 @@ def test_ranks_are_those_of_scores() -> None:
     )
     for values in (*long, *(draw(int(rng.integers(1, 40))) for draw in draws for _ in range(60))):
         scores = counts(values)
-        positions, best = scores.ranked(scores.size)
+        positions, best = scores.rank(scores.size)
         ranks = rng.permutation(scores.size)[: int(rng.integers(1, min(scores.size, 400) + 1))] + 1
         assert np.array_equal(Ranked(scores.dense()).positions(ranks), positions[ranks - 1])
         if scores.size < 100:
@@ -199,7 +199,7 @@ def test_noise_of_many_draws(noise: str) -> None:
     """The map from Gumbel to the noise inverts -ln(-ln F), rises, and stays finite at the best of
     exp(7000) draws.
     """
-    law, z = by_name(noise), np.linspace(0.01, 30, 200)
+    law, z = noise_of(noise), np.linspace(0.01, 30, 200)
     assert noise_at(law, -np.log(-law.log_cdf(z))) == pytest.approx(z, rel=1e-9)
     far = noise_at(law, np.linspace(-3, 7000, 5000))
     assert np.all(np.diff(far) > 0)
@@ -284,7 +284,7 @@ def two_groups(
     """Law of how many of the top k come from the first of two groups of equal scores, by quadrature
     over the k-th largest.
     """
-    noise = by_name("laplace")
+    noise = noise_of("laplace")
     z = np.linspace(-15, 15, 20_001) * scale
     (a, b), up = sizes, np.array
     parts = []

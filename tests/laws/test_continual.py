@@ -835,7 +835,7 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
             assert at.tolist() == crowded.tolist()
             return np.array([[9, 9, 9, 9], order], dtype=np.uint64)  # the last row decides first
 
-        kept, weights = users.counted(owner, used, coins)
+        kept, weights = users.count(owner, used, coins)
         mine = np.isin(kept, crowded)
         assert kept[~mine].tolist() == [1]
         assert weights[~mine].tolist() == [math.isqrt(users.squares[0])]

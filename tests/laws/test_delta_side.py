@@ -16,7 +16,7 @@ from scipy.stats import binom
 import accounting as acc
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.curves.base import CURVES
-from dpselect.mechanisms.stable_top_k import _doubled_failure
+from dpselect.mechanisms.stable_top_k import _double_failure
 
 
 def _two_points(epsilons: tuple[float, float], deltas: tuple[float, float]) -> Delta:
@@ -259,7 +259,7 @@ def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(
     assert failure <= curve.delta0 * (1 + 1e-15)
     assert curve.delta0 == pytest.approx(failure, rel=1e-12)
     pure = acc.PureDP(epsilon=1.0)
-    doubled = [_doubled_failure(acc.Approximate(curve=pure, delta0=once)) for once in (0.125, 0.5)]
+    doubled = [_double_failure(acc.Approximate(curve=pure, delta0=once)) for once in (0.125, 0.5)]
     assert doubled == [acc.Approximate(curve=pure, delta0=0.25), None]
 
 

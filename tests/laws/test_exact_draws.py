@@ -29,10 +29,10 @@ from dpselect.mechanisms.joint import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import heights
 from dpselect.mechanisms.stable_queries import TopStable
 from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
-from dpselect.noise import LipschitzNoise, by_name
+from dpselect.noise import LipschitzNoise, noise_of
 from dpselect.sampling import EntropySampler, ExactSampler, base, contest, discrete, set_classes
 from dpselect.sampling.contest import LazyUniform
-from dpselect.sampling.discrete import picked, picked_rows
+from dpselect.sampling.discrete import pick, pick_rows
 from dpselect.sampling.ranked import Ranked
 from dpselect.sampling.set_classes import Classes, max_gumbel_bounds, noise_bounds
 from dpselect.scores import Domain, Scores
@@ -87,7 +87,7 @@ def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words:
     """Which class wins, in the library's order of classes, by Arb at 2,600 bits from combinations
     counted one by one.
     """
-    noise, k, gamma = by_name(mechanism.noise), mechanism.k, exact(mechanism.gamma)
+    noise, k, gamma = noise_of(mechanism.noise), mechanism.k, exact(mechanism.gamma)
     x = [exact(v) for v in sorted(values.tolist(), reverse=True)]
     found: dict[tuple[int, int], int] = {}
     for ranks in itertools.combinations(range(1, len(x) + 1), k):
@@ -143,11 +143,11 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
         with ctx.workprec(BITS):
             expected = canonical_reference(mechanism, values, sampler(case).words(count).tolist())
         blocks = set_classes.roots(classes, sampler(case).words)
-        chosen = classes.chosen(int(blocks.row[expected]), int(blocks.start[expected]))
+        chosen = classes.set_class(int(blocks.row[expected]), int(blocks.start[expected]))
         for by in (0.0, mechanism.scale, np.inf):
             monkeypatch.setattr(set_classes, "totals", widened(real, by))
             assert (
-                set_classes.draw_class(classes, by_name(noise), mechanism.scale, sampler(case))
+                set_classes.draw_class(classes, noise_of(noise), mechanism.scale, sampler(case))
                 == chosen
             )
             if k == len(values) or mechanism.gamma < 1:
@@ -162,9 +162,9 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
         np.sort(values)[::-1],
         sampler(seed).words,
     )
-    asked = layout, by_name(mechanism.noise), mechanism.scale
+    asked = layout, noise_of(mechanism.noise), mechanism.scale
     winner = int(set_classes._winners(ordered[None], *asked, sampler(seed).words)[0])
-    assert winner == set_classes._settled(ordered, *asked, words(len(layout.n)), words)
+    assert winner == set_classes._find_winner(ordered, *asked, words(len(layout.n)), words)
     return int(layout.lead[winner]), int(layout.lowest[winner])
 
 
@@ -179,7 +179,7 @@ def test_blocks_that_floats_never_decide_follow_the_law(
     monkeypatch.setattr(set_classes, "_FEW", 0)
     monkeypatch.setattr(set_classes, "_CHILDREN", 2)
     monkeypatch.setattr(set_classes, "totals", widened(set_classes.totals, np.inf))
-    monkeypatch.setattr(set_classes, "picked_rows", nowhere)
+    monkeypatch.setattr(set_classes, "pick_rows", nowhere)
     scores = dps.Scores([5, 3, 3, 2, 1, 0], sensitivity=ANY)
     mechanism = dps.CanonicalTopK(k=2, epsilon=1.5, gamma=gamma, noise=noise)
     drawn: list[object] = [
@@ -195,7 +195,7 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
     """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and
     words from end to end.
     """
-    law, rng = by_name(noise), np.random.default_rng(1)
+    law, rng = noise_of(noise), np.random.default_rng(1)
     words = np.concatenate(
         [
             rng.integers(0, 2**64, 150, dtype=np.uint64),
@@ -265,14 +265,13 @@ def test_columns_are_picked_by_all_bits() -> None:
             word = np.array([edge + step], dtype=np.uint64)
             expected = left if step < 0 else right
             assert LazyUniform(sampler(1).words, word=int(word[0])).column(balls) == expected
-            for _, certain in (picked(logs, logs, word), picked_rows(logs[None], logs[None], word)):
+            for _, certain in (pick(logs, logs, word), pick_rows(logs[None], logs[None], word)):
                 assert not certain[0]
     words = sampler(2).words(100_000)
-    column, certain = picked(logs, logs, words)
+    column, certain = pick(logs, logs, words)
     assert certain.all()
     assert np.array_equal(
-        column,
-        picked_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0],
+        column, pick_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0]
     )
     assert misfit(column.tolist(), dict(enumerate((weights / 6).tolist()))) > FALSE_ALARM
     assert np.array_equal(
@@ -292,10 +291,10 @@ def unsure(patch: Patch) -> None:
             (len(low), self._k), self._size
         )
 
-    patch.setattr(Counts, "between", anything)
-    patch.setattr(discrete, "picked", nowhere)
+    patch.setattr(Counts, "bounds_between", anything)
+    patch.setattr(discrete, "pick", nowhere)
     patch.setattr(
-        joint_levels, "_flipped", lambda _, __, words: (words != words, np.arange(len(words)))
+        joint_levels, "_flip", lambda _, __, words: (words != words, np.arange(len(words)))
     )
 
 
@@ -414,7 +413,7 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(
     def answers() -> list[bool]:
         source = sampler(7)
         kept = [
-            base.Thresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)
+            base.Thresholds(noise_of("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)
         ]
         return [bool(level.passes(np.array([[0.3]]), 0.8)[0, 0]) for level in kept]
 
@@ -424,8 +423,8 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(
             bounds[side] = bounds[side] + (3.0 if side else -3.0)
         return tuple(bounds)
 
-    before, plain = answers(), base.scaled
-    monkeypatch.setattr(base, "scaled", widened)
+    before, plain = answers(), base.scaled_bounds
+    monkeypatch.setattr(base, "scaled_bounds", widened)
     # the 64 bits that were drawn decide: no more are taken from the source
     assert answers() == before
 
@@ -437,16 +436,16 @@ def test_thresholds_are_numbers_and_differences_those_of_the_real_numbers() -> N
     """
     source = sampler(4)
     for _ in range(200):
-        level = base.Thresholds(by_name("laplace"), [1.0], 1, source.words)
+        level = base.Thresholds(noise_of("laplace"), [1.0], 1, source.words)
         center = np.array([[float((level._low[0] + level._high[0]) / 2)]])
         assert len({bool(level.passes(center, 5e-324)[0, 0]) for _ in range(4)}) == 1
     values, minus = np.array([[2**62 + 1, 2**62]]), [np.array([[2**62]]), np.array([[0.5]])]
     assert sampler(5).passing(
-        values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus
+        values, noise_of("laplace"), (1e-9, 1e-9), 1e-9, minus=minus
     ).tolist() == [[True, False]]
     close = [np.array([[0.1]]), np.array([[np.nextafter(0.1, 1) - 0.1]])]
     values = np.array([[np.nextafter(0.1, 1) + 1e-12]])
-    assert sampler(6).passing(values, by_name("laplace"), 1e-16, 1e-16, minus=close).tolist() == [
+    assert sampler(6).passing(values, noise_of("laplace"), 1e-16, 1e-16, minus=close).tolist() == [
         [True]
     ]
 

@@ -416,7 +416,7 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
     ):
         budget.filter_cost(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
-    assert budget.unused(curve, acc.zero()) == NOTHING
+    assert budget.refund(curve, acc.zero()) == NOTHING
 
 
 def test_what_counts_as_a_release() -> None:
@@ -583,8 +583,8 @@ def test_settling_gives_back_mu_squared() -> None:
         acc.Approximate(curve=one, delta0=1e-8)
         for one in (part + 2 * acc.GaussianDP(mu=0.03), part)
     )
-    assert budget.unused(whole, ran) == acc.cost.Cost(1_800_000_000, 0)
-    assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
+    assert budget.refund(whole, ran) == acc.cost.Cost(1_800_000_000, 0)
+    assert budget.refund(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
 
 
 def test_orders_without_a_bound_are_left_out_in_silence(capfd: Any, caplog: Any) -> None:

@@ -17,7 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cells import cell
 from dpselect.mechanisms import sparse_histogram
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 50.0)
 DELTA = 0.02
@@ -138,7 +138,7 @@ def test_runs_of_item_numbers_bound_each_one(l0: int, clip: float) -> None:
     mechanism = dps.SparseHistogram(scale=4.0, delta=1e-6, sensitivity=sensitivity)
     t = np.unique(np.geomspace(1, l0, 3000).astype(int))
     shares = np.minimum(min(1, clip), clip / np.sqrt(t))
-    exact = float((shares + 4.0 * by_name("gaussian").isf(-np.expm1(np.log1p(-1e-6) / t))).max())
+    exact = float((shares + 4.0 * noise_of("gaussian").isf(-np.expm1(np.log1p(-1e-6) / t))).max())
     assert exact <= mechanism.threshold <= exact + 0.001
     steps = list(sparse_histogram.steps(l0))
     assert steps[0][0] == 1

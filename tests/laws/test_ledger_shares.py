@@ -70,7 +70,7 @@ SHARES = [
 def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int, lists: int) -> None:
     """For what the default chooses, and within the promise that is stated as well."""
     stated = part(budget, n)
-    share = BudgetShare.of(stated, 1, budget)
+    share = BudgetShare.from_budget(stated, 1, budget)
     assert (share is None) == (n == 1)
     for public in (True, False) if budget.delta else (True,):
         for request in requests(share, public=public)[:lists]:
@@ -88,7 +88,7 @@ def test_so_do_releases_for_every_group(n: int) -> None:
     """The discovery of groups and all groups of one user together take one share."""
     budget = BUDGETS[0]
     stated = part(budget, n)
-    request = TopKRequest(k=3, share=BudgetShare.of(stated, 1, budget))
+    request = TopKRequest(k=3, share=BudgetShare.from_budget(stated, 1, budget))
     chosen = default_choice(stated, request, groups=Grouping(2), whole=budget)
     assert stated.admits(chosen.mechanism.curve)
     assert budget.how_many(chosen.mechanism.curve) >= n
@@ -103,7 +103,9 @@ def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) 
     for epsilon in (0.25, 0.3):
         stated = acc.Budget(epsilon=epsilon, delta=delta)
         mechanism = fitted(
-            "limited_domain", stated, TopKRequest(k=5, share=BudgetShare.of(stated, 1, budget))
+            "limited_domain",
+            stated,
+            TopKRequest(k=5, share=BudgetShare.from_budget(stated, 1, budget)),
         )
         price = budget.filter_cost(mechanism.curve)
         assert price.failure <= epsilon * budget.capacity.failure
@@ -116,10 +118,10 @@ def test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure(delta: float) 
 
 def test_a_share_of_another_currency_goes_by_delta() -> None:
     """Epsilon of a release and rho of a ledger do not compare; a part of more than all is none."""
-    share = BudgetShare.of(part(BUDGETS[0], 10), 1, BUDGETS[4])
+    share = BudgetShare.from_budget(part(BUDGETS[0], 10), 1, BUDGETS[4])
     assert share is not None
     assert float(share.part) == pytest.approx(0.1)
-    assert BudgetShare.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
+    assert BudgetShare.from_budget(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
 
 
 @pytest.mark.slow
@@ -137,7 +139,7 @@ def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: i
         candidates=candidates,
         counts=0.1,
         recounted=True,
-        share=BudgetShare.of(stated, 1, budget),
+        share=BudgetShare.from_budget(stated, 1, budget),
     )
     mechanism = default_choice(stated, request, whole=budget).mechanism
     assert isinstance(mechanism, dps.WithValues)

@@ -172,7 +172,7 @@ def test_releases_follow_the_law_of_simulations(kind: str) -> None:
 GROUPED = {
     kind: cases[-1].mechanism
     for kind, cases in KINDS.items()
-    if cases[-1].mechanism.traits.of("groups", cases[-1].mechanism)
+    if cases[-1].mechanism.traits.value_of("groups", cases[-1].mechanism)
 }
 
 
@@ -226,14 +226,17 @@ def test_values_follow_the_law_of_their_cells(case: Case) -> None:
     assert sum(law.values()) == pytest.approx(1, abs=1e-11)
     assert (
         misfit(
-            [mechanism.select(scores, rng=rng).outcome.seen(edges, places) for _ in range(1500)],
+            [
+                mechanism.select(scores, rng=rng).outcome.discretize(edges, places)
+                for _ in range(1500)
+            ],
             law,
         )
         > FALSE_ALARM
     )
     if isinstance(mechanism, dps.WithValues) and case.domain == "public":
         rows = mechanism.select_many(np.tile(scores.dense(), (3000, 1)), rng=rng)
-        assert misfit([row.outcome.seen(edges, places) for row in rows], law) > FALSE_ALARM
+        assert misfit([row.outcome.discretize(edges, places) for row in rows], law) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -267,7 +270,7 @@ def test_laws_traits_and_json_are_true(kind: str) -> None:
 
 # -- what may influence a release, and what is refused ---------------------------------------------
 
-READING = [case for case in CASES if case.mechanism.traits.of("reads", case.mechanism) == 3]
+READING = [case for case in CASES if case.mechanism.traits.value_of("reads", case.mechanism) == 3]
 
 
 @pytest.mark.fast(10)

@@ -133,7 +133,7 @@ def test_the_trade_off_is_one(curve: acc.Curve) -> None:
 def test_the_words_round_up_and_name_who_is_suspected() -> None:
     """Nobody reads a smaller risk than there is; under replace_one others are suspected."""
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
-    words = Risk.of(curve).in_words()
+    words = Risk.from_curve(curve).in_words()
     assert (
         words
         == "Suppose an attacker accepts one false accusation per 100 people who are not in the"
@@ -141,11 +141,11 @@ def test_the_words_round_up_and_name_who_is_suspected() -> None:
         " identifies 1"
     )
     assert curve.attack(0.01) <= 0.019
-    assert "people whose data were replaced" in Risk.of(curve).in_words("replace_one")
-    assert Risk.of(acc.PureDP(epsilon=50.0)).in_words().count("100 of every 100") == 1
-    assert "records that are not in the data" in Risk.of(curve).in_words(unit="record")
-    assert "records that were replaced" in Risk.of(curve).in_words("replace_one", "record")
-    stated, gain = Risk.of(curve, 0.1), curve.advantage
+    assert "people whose data were replaced" in Risk.from_curve(curve).in_words("replace_one")
+    assert Risk.from_curve(acc.PureDP(epsilon=50.0)).in_words().count("100 of every 100") == 1
+    assert "records that are not in the data" in Risk.from_curve(curve).in_words(unit="record")
+    assert "records that were replaced" in Risk.from_curve(curve).in_words("replace_one", "record")
+    stated, gain = Risk.from_curve(curve, 0.1), curve.advantage
     assert (stated.advantage, stated.fpr, stated.found) == (gain, 0.1, curve.attack(0.1))
     assert stated.right_guesses == pytest.approx((1 + gain) / 2, rel=1e-11)
     assert stated.right_guesses >= (1 + gain) / 2

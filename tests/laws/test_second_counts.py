@@ -61,7 +61,7 @@ def counted(
     with dps.events.pairs(log, READING) as kept:
         look = _second_look(Question.of(log, asked), Choice(mechanism, None), kept, kept.read())
         assert look is not None
-        scores, lost = look.counted(items, mechanism.counted)
+        scores, lost = look.count_candidates(items, mechanism.counted)
     return np.asarray(scores.values, dtype=float), lost
 
 
@@ -190,7 +190,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
         question = Question.of(None, TopKSpec(user="u", item="i", k=k, epsilon=1.0))
         look = _second_look(question, Choice(mechanism, None), log, cast(Any, None))
         assert look is not None
-        return look.counted(ITEMS[:k], mechanism.counted)[1]
+        return look.count_candidates(ITEMS[:k], mechanism.counted)[1]
 
     moves = {lost(others + n + 1) - lost(others + n) for n in range(8)}
     assert len(moves) == 1

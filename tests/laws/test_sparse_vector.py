@@ -138,7 +138,7 @@ def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(
     """
     places = np.linspace(0, 1, 41).tolist()
     curve = SparseVectorDP(epsilon1=60.0, epsilon2=2 * alone * c, positives=c, alone=alone)
-    claimed = float(curve._without_threshold(np.array([order]))[0])
+    claimed = float(curve._shared_threshold_rdp(np.array([order]))[0])
     if order < (order - 1) * math.exp(alone):
         assert claimed == math.inf
         return

@@ -110,7 +110,7 @@ accounting/convert/pld/loss.py
     accounting/convert/test_pld.py::test_failures_within_an_approximation_add_up
         max(1 - lost, 1e-9) => max(1 + lost, 1e-9)
         failing + 1e-9, 0.5 => failing * 0.95, 0.5
-        _repeated(pld.PrivacyLossDistribution(*pmfs), count) => pld.PrivacyLossDistribution(*pmfs)
+        _repeat(pld.PrivacyLossDistribution(*pmfs), count) => pld.PrivacyLossDistribution(*pmfs)
     accounting/convert/test_reported.py::test_very_many_steps_are_composed_in_two_stages
         if count % stage else total => if False else total
         self_compose(count // stage) => self_compose(19 * count // (20 * stage))
@@ -174,7 +174,7 @@ accounting/curves/composed.py
         return @max(values)
         return @max(part.delta0 for part in self.curves)
     laws/test_parallel.py::test_parts_are_refused_where_a_user_may_move_between_them
-        if one_relation(curves) == "replace_one" => if False
+        if common_relation(curves) == "replace_one" => if False
         return "add_remove" => return None
 accounting/curves/discrete_gaussian.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
@@ -235,7 +235,7 @@ accounting/dp_events.py
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         next_up(@shift * shift / 2 * SUM_UP)
     accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
-        _amplified(curve, next_up(@size / users))
+        _amplify(curve, next_up(@size / users))
         math.log1p(@rate * math.expm1(epsilon))
     accounting/test_group.py::test_samples_of_fixed_size_bound_exact_laws
         (_sampled_epsilon(epsilon, rate), _sampled_delta(rate, delta)) => (_sampled_epsilon(epsilon, rate), 0.95 * _sampled_delta(rate, delta))
@@ -324,7 +324,7 @@ accounting/ledger/request.py
                 self._require_unit(dataset.unit, dataset.relation)¶ =>
 accounting/ledger/ledger.py
     accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
-        with located("to"): => with located():
+        with locate_errors("to"): => with locate_errors():
     accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
     accounting/ledger/test_quotas.py::test_a_quota_states_the_smaller_cost_as_charged
@@ -337,9 +337,9 @@ accounting/ledger/ledger.py
         if self._store.is_that_of(other._store): => if False:
         (same[0].hash if same else copy.declared.genesis) => (same[0].hash if same else book.declared.head)
     accounting/ledger/test_export.py::test_an_address_is_kept_without_its_password_and_nothing_follows_it
-        address = without_password(found_from_anywhere(to)) => address = to
+        address = hide_passwords(absolute_address(to)) => address = to
     accounting/ledger/test_export.py::test_the_address_of_a_file_is_its_full_path
-        address = without_password(found_from_anywhere(to)) => address = without_password(to)
+        address = hide_passwords(absolute_address(to)) => address = hide_passwords(to)
 accounting/ledger/model.py
     accounting/ledger/test_settling.py::test_another_machine_gives_back_less_than_was_put_in
         part - 1 - of // SLACK => part + 1 + of // SLACK
@@ -359,7 +359,7 @@ accounting/ledger/model.py
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
     accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
-        checked_types(dict(row)).values() => dict(row).values()
+        check_types(dict(row)).values() => dict(row).values()
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
         periods_ending_at(window, period, self.rolling) => periods_ending_at(window, period, self.rolling - 1)
     accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found
@@ -379,7 +379,7 @@ accounting/ledger/store.py
     accounting/ledger/test_failures.py::test_charges_wait_for_the_disk
         cursor.execute("SET synchronous_commit = on") => pass
     accounting/ledger/test_failures.py::test_a_file_that_is_gone_is_not_an_empty_ledger
-        def _translated(missing: str = _GONE) => def _translated(missing: str = _NOT_THERE)
+        def _translate_errors(missing: str = _GONE) => def _translate_errors(missing: str = _NOT_THERE)
     accounting/ledger/test_failures.py::test_a_charge_locks_before_it_reads
         synchronous = EXTRA => synchronous = FULL
         synchronous = EXTRA => synchronous = NORMAL
@@ -454,14 +454,14 @@ accounting/measures.py
         math.ceil(total) * self.release => math.floor(0.95 * total) * self.release
 accounting/page/spent.py
     accounting/ledger/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down
-        else rounded_up(remaining.epsilon) => else rounded_down(remaining.epsilon)
+        else round_up(remaining.epsilon) => else round_down(remaining.epsilon)
     accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit
         yield percent_up(remaining.used[0]) => yield percent_up(remaining.used[1])
         {failure_up(remaining.spent.failure)}/ => {failure_up(remaining.spent.failure * 19 // 20)}/
 accounting/wording.py
     accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
-        rounded(value, ROUND_CEILING, digits) => rounded(value, "ROUND_HALF_EVEN", digits)
-        rounded(value, ROUND_FLOOR, digits) => rounded(value, ROUND_CEILING, digits)
+        round_to(value, ROUND_CEILING, digits) => round_to(value, "ROUND_HALF_EVEN", digits)
+        round_to(value, ROUND_FLOOR, digits) => round_to(value, ROUND_CEILING, digits)
 accounting/registry.py
     accounting/test_refusals.py::test_what_is_outside_of_its_domain_is_refused_with_its_remedy
         json.loads(text, object_pairs_hook=distinct_keys) => json.loads(text)
@@ -530,9 +530,9 @@ accounting/errors.py
         ((name,) if equals and name.isidentifier() else ()) => ()
 accounting/sections.py
     accounting/test_sections.py::test_a_terminal_shows_facts_tables_lines_and_notes
-        enumerate(each.spelled(printable) for => enumerate(each.spelled(str) for
+        enumerate(each.spell(printable) for => enumerate(each.spell(str) for
     accounting/test_sections.py::test_a_notebook_shows_the_same_as_text
-        [section.spelled(printable) for => [section.spelled(str) for
+        [section.spell(printable) for => [section.spell(str) for
 dpselect/app/cli/guard.py
     dpselect/app/cli/test_guard.py::test_notes_of_others_are_not_shown
         if isinstance(note, Note)] => ]
@@ -582,9 +582,9 @@ dpselect/mechanisms/continual_top_k.py
         quantile + _HALF) => quantile)
     laws/test_continual.py::test_counts_cost_what_one_user_moves_them_by
         sqrt_up(Fraction(self.periods * each)) => sqrt_up(Fraction(self.periods * each)) * 0.95
-        self._moved(self._counts_moved(self.counts.items)), => self._counts_moved(self.counts.items),
-        ratio_up(self._moved(self._counts_moved(self.counts.items)), self.counts.scale)
-        => ratio_up(self._moved(self._counts_moved(self.counts.items)) * 0.95, self.counts.scale)
+        self._l2_change(self._counts_moved(self.counts.items)), => self._counts_moved(self.counts.items),
+        ratio_up(self._l2_change(self._counts_moved(self.counts.items)), self.counts.scale)
+        => ratio_up(self._l2_change(self._counts_moved(self.counts.items)) * 0.95, self.counts.scale)
         return self.candidates if self.grouped else self.k => return self.k
     laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
         or self.count != "period" or => or
@@ -613,7 +613,7 @@ dpselect/app/continual/history.py
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
 dpselect/app/continual/horizon.py
     laws/test_continual.py::test_the_noise_of_counts_is_the_exact_gaussian_in_whole_users
-        by_name("gaussian"), mechanism.counts.scale => by_name("gaussian"), mechanism.counts.scale * 0.95
+        noise_of("gaussian"), mechanism.counts.scale => noise_of("gaussian"), mechanism.counts.scale * 0.95
         mechanism.counts.scale, _ONE_USER => mechanism.counts.scale, _ONE_USER / 4
     laws/test_continual.py::test_equal_scores_are_released_in_the_order_of_labels
         (row[0][0], -row[1], label_key(row[0][1])) => (row[0][0], -row[1])
@@ -659,7 +659,7 @@ dpselect/mechanisms/means_over_time.py
         2 * variance / weights => variance / weights
 dpselect/app/continual/state.py
     laws/test_continual.py::test_measurements_are_the_exact_gaussian_on_the_grid
-        by_name("gaussian"), @mechanism.scale * unit, grid)
+        noise_of("gaussian"), @mechanism.scale * unit, grid)
     dpselect/app/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
         if count != rows.size: => if False:
     dpselect/app/continual/test_horizon.py::test_other_users_are_refused
@@ -912,10 +912,10 @@ dpselect/mechanisms/canonical.py
         return @ratio_up(self.sensitivity.range, self.epsilon)
         epsilon_curve(self.noise, @self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
-        self.top_set), by_name(self.noise), @self.scale, source)
-        draw_rows(matrix, layout, by_name(self.noise), @self.scale, source)
+        self.top_set), noise_of(self.noise), @self.scale, source)
+        draw_rows(matrix, layout, noise_of(self.noise), @self.scale, source)
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
-        argmax_probabilities(by_name(self.noise), @self.scale, utility)
+        argmax_probabilities(noise_of(self.noise), @self.scale, utility)
 dpselect/mechanisms/discover_then_select.py
     dpselect/plan/test_counts.py::test_what_an_interval_says
         def compared(self) -> int:¶        return self.candidates => def compared(self) -> int:¶        return 2 * self.candidates
@@ -931,7 +931,7 @@ dpselect/mechanisms/gaps.py
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         return 1.0 if relation == "add_remove" else 2.0 => return 1.0
     laws/test_exact_draws.py::test_counts_beyond_float64_obey_the_curve
-        return argmax_probabilities(by_name(noise), scale, self._preferred(gaps))
+        return argmax_probabilities(noise_of(noise), scale, self._regularize(gaps))
         => return np.eye(len(gaps))[int(np.argmax(gaps))]
 dpselect/mechanisms/joint.py
     laws/test_mechanisms.py::test_select_follows_the_law
@@ -973,13 +973,13 @@ dpselect/mechanisms/limited_domain.py
         (above[:size] - floors[size - self._least]) => (above[:size] + floors[size - self._least])
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         return @ratio_up(1.0, self.epsilon)
-        by_name("gumbel"), @self._scale, min(
+        noise_of("gumbel"), @self._scale, min(
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         return 1 + @sum(parts) / self.epsilon
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         curve=times * BoundedRange(epsilon=@self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
-        by_name("gumbel"), @self._scale, 1)
+        noise_of("gumbel"), @self._scale, 1)
     laws/test_configured_noise.py::test_the_number_of_competitors_is_a_softmax
         gumbel_softmax(self._preferences(floors), @1 / self.epsilon
 dpselect/mechanisms/noise_curves.py
@@ -1008,19 +1008,19 @@ dpselect/mechanisms/noisy_max.py
         _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_EPSILON, _FAMILY_DELTA = 0.4, 0.05
         _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_DELTA = 0.2, 0.1
     laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users
-        tighter(2 * whole, centered => tighter(whole, centered
+        tighter(2 * whole, center => tighter(whole, center
     laws/test_exact_constants.py::test_the_family_of_one_shot_laplace_is_its_closed_form
         (epsilon / (4 * ratio)) ** 2 => (epsilon / (3.8 * ratio)) ** 2
     laws/test_exact_constants.py::test_the_chance_of_the_true_set_is_its_closed_form
         (2 + width) / 4 => (2 + width) / 4.2
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
-        return by_name(self.noise), @self.scale
-        best = largest(scores, by_name(self.noise), @self.scale
-        source.top_k_rows(matrix, by_name(self.noise), @self.scale
+        return noise_of(self.noise), @self.scale
+        best = largest(scores, noise_of(self.noise), @self.scale
+        source.top_k_rows(matrix, noise_of(self.noise), @self.scale
         peel(scores.values, noise, @self.scale
         peel_groups(scores.values, scores.multiplicities, noise, @self.scale
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
-        argmax_probabilities(noise, @scale, centered
+        argmax_probabilities(noise, @scale, center
         top_set_probabilities(noise, @self.scale
         argmax_probabilities(noise, @self.scale, values
         ordered_probabilities(noise, @self.scale
@@ -1035,7 +1035,7 @@ dpselect/mechanisms/per_group.py
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
         return selected if self.discovery is None else self.discovery.curve + selected => return selected
-        groups = _in_order(discovered.labels or ()) => groups = tuple(discovered.labels or ())
+        groups = _sort_groups(discovered.labels or ()) => groups = tuple(discovered.labels or ())
     laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups
          if self.shares else None =>
     laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too
@@ -1056,12 +1056,12 @@ dpselect/mechanisms/racing.py
         relative = @norm / self._one_user
         relative = norm / self._one_user => relative = 1 / self._one_user
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
-        noisy = source.rounded(sums, by_name("gaussian"), @scale,
-        noisy = source.rounded(sums, by_name("gaussian"), scale, grid)
-        => noisy = source.rounded(sums, by_name("gaussian"), scale, 2.0**-30 * grid)
+        noisy = source.draw_rounded(sums, noise_of("gaussian"), @scale,
+        noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
+        => noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, 2.0**-30 * grid)
         scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
-        first = source.rounded(flat[there], by_name("gaussian"), @scale,
-        first = source.rounded(scores.values, by_name("gaussian"), @scale,
+        first = source.draw_rounded(flat[there], noise_of("gaussian"), @scale,
+        first = source.draw_rounded(scores.values, noise_of("gaussian"), @scale,
     dpselect/mechanisms/test_racing.py::test_values_are_means_whose_noise_is_told
         units[spends[rows], seen] => units[spends[rows], -1]
         units[spends[rows], seen] => units[0, seen]
@@ -1101,7 +1101,7 @@ dpselect/mechanisms/racing.py
         heights[spends, at + 1][rows] => heights[0, at + 1]
         heights[spends, at + 1][rows] => heights[-1, at + 1]
     dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
-        for place in in_own_order(scores, place_of)] => for place in place_of]
+        for place in sort_positions(scores, place_of)] => for place in place_of]
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         contested = live & (running > low[rows]) & (running <= high[rows]) => contested = live & (running > low[rows])
         places = np.maximum(places - np.bincount(rows[settled], minlength=groups), 1) => pass
@@ -1158,7 +1158,7 @@ dpselect/mechanisms/stable_queries.py
         thresholds.renew(np.zeros(1, dtype=np.int64)) => pass
         min(state.unstable + 1, self._most_unstable) => max(1, state.unstable)
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
-        self._ordered(top.gaps[None])[0] - 1, self => self._ordered(top.gaps[None])[0], self
+        self._order_gaps(top.gaps[None])[0] - 1, self => self._order_gaps(top.gaps[None])[0], self
          - math.log(self.tests) - _MARGIN =>  - _MARGIN
         if log_failure(0.0, ratio) <= target: => if True:
     laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
@@ -1188,7 +1188,7 @@ dpselect/mechanisms/stable_top_k.py
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         step = @ratio_up(gap_shift(self.relation), self.scale)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
-        by_name(self.noise), @self.scale, next_up
+        noise_of(self.noise), @self.scale, next_up
         next_up(@self.scale * self.threshold
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         gap_shift(self.relation), 0.0) / self.scale => gap_shift(self.relation), 0.0) / (0.95 * self.scale)
@@ -1208,9 +1208,9 @@ dpselect/mechanisms/weighs_again.py
         max(self._one_user, self.sensitivity_bound.alone(1)) => self._one_user
     dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
         drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
-        drawn = source.above(scores.values[listed], by_name("gaussian"), @scale,
+        drawn = source.above(scores.values[listed], noise_of("gaussian"), @scale,
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
-        look.weighed(labels, @@norm)
+        look.weigh_candidates(labels, @@norm)
 dpselect/mechanisms/with_values.py
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
         else self.most_lost > 0 => else self.most_lost > 10
@@ -1238,7 +1238,7 @@ dpselect/pate/ballots.py
 dpselect/pate/data_dependent_privacy.py
     dpselect/pate/test_data_dependent.py::test_erratum_the_published_bound_is_one_sided
         _excess(order, lower, upper, shift, shift, -shift) => _excess(order, lower, upper, shift, 0.0, shift)
-        _censored(order, math.sqrt(2) / sigma => _censored(order, 1 / sigma
+        _censored_bound(order, math.sqrt(2) / sigma => _censored_bound(order, 1 / sigma
     dpselect/pate/test_data_dependent.py::test_a_round_costs_its_test_and_its_label
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
@@ -1447,7 +1447,7 @@ dpselect/app/release/series.py
         "low": max(0.0, value - margin) => "low": value - margin
         return columns if whole else => return
     dpselect/app/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
-        (dataset.name, item, todo) if todo else ledger.in_all(dataset.name) => (dataset.name, item, todo)
+        (dataset.name, item, todo) if todo else ledger.cost_over_periods(dataset.name) => (dataset.name, item, todo)
     dpselect/app/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
         earlier = place.read_answer(question) => earlier = place.require()
         self.place.renew(answer, earlier) => self.place.renew(answer, None)
@@ -1470,7 +1470,7 @@ dpselect/session.py
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.select_many]
         (name, item, **self.charge_options_of(count, notes)) => (name, item, **self.charge_options_of(max(1, count - 1), notes))
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.schedule]
-        item = Guarantee.of(parts) => item = Guarantee.of(parts[:1])
+        item = Guarantee.from_parts(parts) => item = Guarantee.from_parts(parts[:1])
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.best_of]
         self._release(mechanism, 1, notes, lambda _: (mechanism.run(
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
@@ -1547,7 +1547,7 @@ dpselect/sampling/set_classes.py
     laws/test_exact_draws.py::test_blocks_that_floats_never_decide_follow_the_law
         chosen.lowest - chosen.free_from) => chosen.lowest - chosen.free_from + 1)
     laws/test_canonical.py::test_splitting_blocks_follows_the_law
-        children, certain = picked_rows(*log_mass, drawn)
+        children, certain = pick_rows(*log_mass, drawn)
         => children, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
 dpselect/sampling/plain.py
     laws/test_configured_noise.py::test_simulations_add_the_noise_at_its_scale
@@ -1571,7 +1571,7 @@ dpselect/sensitivity.py
         and self.l0 is not None and self.l0 % 2: => and self.l0 is not None and self.l0 % 2 and self.l2 is not None:
 dpselect/app/spec/base.py
     dpselect/app/cli/plan/test_config.py::test_a_wrong_file_is_refused
-        with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""): => with located():
+        with locate_errors(cls.model_fields[about.field_name or ""].alias or about.field_name or ""): => with locate_errors():
     dpselect/app/release/test_question.py::test_a_field_that_is_new_is_part_of_the_question
         included = type(self).model_fields.keys() - => included = Spec.model_fields.keys() -
     dpselect/app/test_spec.py::test_help_of_a_function_is_that_of_its_fields
@@ -1579,7 +1579,7 @@ dpselect/app/spec/base.py
     dpselect/app/test_spec.py::test_a_field_of_a_class_that_is_not_imported_is_shown_by_its_name
         return names[0] if names else plain => return plain
     dpselect/test_secrets.py::test_no_object_shows_a_secret[questions]
-        return hidden(address) if isinstance(address, str) else address => return address
+        return hide_password(address) if isinstance(address, str) else address => return address
 dpselect/app/spec/shared_fields.py
     laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
         delta=self.delta or 0.0, rho => delta=1.05 * (self.delta or 0.0), rho

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection, create_engine
 
-from accounting.ledger.store import checked_url
+from accounting.ledger.store import parse_url
 
 
 @contextmanager
 def intruder(url: str) -> Iterator[Connection]:
     """A connection with the triggers dropped, as an owner of the store can."""
-    engine = create_engine(checked_url(url))
+    engine = create_engine(parse_url(url))
     with engine.begin() as connection:
         if connection.dialect.name == "sqlite":
             names = (

@@ -66,7 +66,7 @@ _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers
 
 def can_compose(losses: Losses) -> bool:
     """Return True if the transform can bound these losses; it depends on counts and scales only."""
-    losses = losses.directed()[0]
+    losses = losses.directions()[0]
     if (
         not 0 < len(losses.steps) <= MOST_STEPS
         or sum(count for count, _ in losses.steps) > _MOST_RUNS
@@ -93,7 +93,7 @@ def _rough(losses: Losses) -> _Parts:
     If their tails are slow to evaluate, more of each is cut off.
     """
     interval = _choose_interval(losses, _LOOK)
-    return _Parts.of(
+    return _Parts.from_losses(
         losses, interval, TINY if _reach(losses, TINY) <= _QUICK * interval else _ROUGH
     )
 
@@ -215,15 +215,15 @@ class _Total:
 
 
 def _compose(losses: Losses, theta: float, delta: float) -> _Total:
-    parts, window = _gridded(losses, theta, delta * _TAIL / sum(n for n, _ in losses.steps))
-    laws = parts.tilted(theta)
+    parts, window = _discretize(losses, theta, delta * _TAIL / sum(n for n, _ in losses.steps))
+    laws = parts.tilt(theta)
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused by `_Total`
         density = _convolve(laws, parts, window)
     rate = theta * parts.interval
-    slope = _summed(density[::-1], rate + parts.interval)
+    slope = _discounted_sums(density[::-1], rate + parts.interval)
     # gain_i = sum over j >= i of density_j e^(-theta (y_j - y_i)) (1 - e^(y_i - y_j)), by a
     # recursion without differences.
-    gain = _summed(
+    gain = _discounted_sums(
         np.append(0.0, -math.exp(-rate) * math.expm1(-parts.interval) * slope[:-1]), rate
     )
     lost = min(1.0, (parts.infinity + window.above + losses.added) * (1 + 4 * _ULP))
@@ -243,7 +243,7 @@ def _compose(losses: Losses, theta: float, delta: float) -> _Total:
     )
 
 
-def _summed(terms: Floats, rate: float) -> Floats:
+def _discounted_sums(terms: Floats, rate: float) -> Floats:
     """Return y_i = terms_i + e^-rate y_(i-1), for terms >= 0, in pieces that do not underflow."""
     length = min(len(terms), max(1, int(_SPAN / rate)))
     keep, sums, last = np.exp(-rate * np.arange(length)), np.empty_like(terms), 0.0
@@ -256,7 +256,7 @@ def _summed(terms: Floats, rate: float) -> Floats:
     return sums
 
 
-def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
+def _discretize(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
     """Return the steps and the window on the grid that the tolerances ask for.
 
     If that grid has too many cells, the finest one allowed is used.
@@ -266,15 +266,19 @@ def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window
         _choose_interval(losses, _FINE),
         max(_choose_interval(losses, _COARSE), 2 * widest / _WIDE_CELLS),
     )
-    rough = _Parts.of(losses, coarsest, tail)
-    reach = _Reach.of(rough, theta)
+    rough = _Parts.from_losses(losses, coarsest, tail)
+    reach = _Reach.from_parts(rough, theta)
     # Cells are spent on the window of the sum, and on the steps' own laws.
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = max(least, min(coarsest, max(finest, width / _CELLS)))
     interval = _on_atoms(losses, interval)
-    parts = rough if interval == coarsest else _Parts.of(losses, interval, tail)
-    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta)
+    parts = rough if interval == coarsest else _Parts.from_losses(losses, interval, tail)
+    reach = (
+        reach
+        if interval <= coarsest and reach.holds(parts, theta)
+        else _Reach.from_parts(parts, theta)
+    )
     return parts, reach.window(parts, theta)
 
 
@@ -314,8 +318,8 @@ class _Reach:
     cumulant: float
 
     @staticmethod
-    def of(parts: _Parts, theta: float) -> _Reach:
-        base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
+    def from_parts(parts: _Parts, theta: float) -> _Reach:
+        base, spread = parts.cumulant(theta), parts.spread(parts.tilt(theta))
         steps = [multiple / spread for multiple in _MULTIPLES]
         top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
         return _Reach(
@@ -420,12 +424,12 @@ def coarsen_losses(losses: Losses) -> Losses:
     if len(steps) <= MOST_STEPS or room <= 0:
         return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
     for make, widths in families.items():
-        for width, count in _rounded_up(widths, max(1, room * len(widths) // total)):
+        for width, count in _round_up_widths(widths, max(1, room * len(widths) // total)):
             coarse_steps[make(width)] += count
     return Losses(tuple((count, loss) for loss, count in coarse_steps.items()), losses.added)
 
 
-def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
+def _round_up_widths(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:
     """Return (width, count) pairs with at most about `levels` widths, each rounded up.
 
     The cheaper of two layouts is taken.
@@ -472,7 +476,7 @@ class _Parts:
     interval: float
 
     @staticmethod
-    def of(losses: Losses, interval: float, tail: float) -> _Parts:
+    def from_losses(losses: Losses, interval: float, tail: float) -> _Parts:
         """Return all steps of `losses` on multiples of `interval`, tails cut as in `Loss.pmf`."""
         counts, single = zip(*losses.steps, strict=True)
         return _Parts(counts, tuple(loss.pmf(interval, tail) for loss in single), interval)
@@ -485,7 +489,7 @@ class _Parts:
         )
         return math.fsum(n * mean for n, mean in zip(self.counts, means, strict=True))
 
-    def tilted(self, theta: float) -> list[Floats]:
+    def tilt(self, theta: float) -> list[Floats]:
         """Return each step's finite distribution, weighted by e^(theta L) and normalized."""
         both = zip(self._logs, self._losses, strict=True)
         return [
@@ -565,7 +569,7 @@ def _best_tilt(parts: _Parts, objective: Callable[[float], float], tilt: float |
     """
     if tilt is not None:
         return tilt
-    unit = 1 / parts.spread(parts.tilted(0.0))
+    unit = 1 / parts.spread(parts.tilt(0.0))
     tilts = [unit * 10**exponent for exponent in np.linspace(*_TILTS, _TRIED).tolist()]
     best = min(tilts, key=objective)
     ratio = tilts[1] / tilts[0]

@@ -43,7 +43,7 @@ class Profiled(Loss, ABC):
         return np.where(y >= 0, divergence, -np.expm1(down) + np.exp(down) * divergence)
 
     @final
-    def hulled(self, reach: int, interval: float) -> Pmf:
+    def convex_hull(self, reach: int, interval: float) -> Pmf:
         """Return the pair whose profile is the convex hull of this one on a grid.
 
         The grid points are 0..reach times `interval`; masses lie at -reach..reach and beyond.
@@ -92,7 +92,7 @@ class Hull(Profiled):
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         reach = min(self._cells(interval, tail), int(MOST_REACH / interval))
-        return self.hulled(reach, interval)
+        return self.convex_hull(reach, interval)
 
     def _cells(self, interval: float, tail: float) -> int:
         """Return the number of grid cells needed by the narrowest bound.
@@ -135,7 +135,7 @@ class Largest(Profiled):
         return min(MOST_REACH, max(loss.reach_at(tail) for _, loss in self.bounds))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        return self.hulled(max(1, math.ceil(self.reach_at(tail) / interval)), interval)
+        return self.convex_hull(max(1, math.ceil(self.reach_at(tail) / interval)), interval)
 
     def hockey_stick(self, y: Floats) -> Floats:
         profiles = [loss.profile(y) + added for added, loss in self.bounds]
@@ -154,7 +154,9 @@ class RenyiLoss(Profiled):
     values: tuple[float, ...]
 
     @staticmethod
-    def of(rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...]) -> RenyiLoss | None:
+    def from_rdp(
+        rdp: Callable[[Floats], Floats], table_orders: tuple[float, ...]
+    ) -> RenyiLoss | None:
         """Return the pair of a bound known at any order; None if it is finite nowhere.
 
         It is read at `table_orders`, if there are any.
@@ -179,7 +181,7 @@ class RenyiLoss(Profiled):
         far = min(MOST_REACH, self._beyond(tail))
         stride = max(1, math.floor(far / interval / _POINTS))
         reach = math.ceil(far / interval / stride)
-        hull = self.hulled(reach, interval * stride)
+        hull = self.convex_hull(reach, interval * stride)
         mass = np.zeros((len(hull.mass) - 1) * stride + 1)
         mass[::stride] = hull.mass
         return Pmf(-reach * stride, mass, hull.infinity)

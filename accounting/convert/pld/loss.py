@@ -122,7 +122,7 @@ class Losses:
     steps: tuple[tuple[int, Loss], ...] = ()
     added: float = 0.0
 
-    def directed(self) -> tuple[Losses, ...]:
+    def directions(self) -> tuple[Losses, ...]:
         """Return the plan in each direction in which two inputs may differ. Theorems P10 and P11.
 
         The direction is the same in all steps. Steps with equal numbers of directions share them;
@@ -156,7 +156,7 @@ class Losses:
             raise InvalidArgument(
                 f"interval={str(interval)[:30]} must be a finite number > 0, in nats"
             )
-        ways = self.directed()
+        ways = self.directions()
         if len(ways) > 2:
             return None
         total, failing = pld.identity(interval), 0.0
@@ -167,7 +167,7 @@ class Losses:
                 for masses, infinity in pairs
             ]
             count = each[0][0]
-            total = total.compose(_repeated(pld.PrivacyLossDistribution(*pmfs), count))
+            total = total.compose(_repeat(pld.PrivacyLossDistribution(*pmfs), count))
             failing += count * max(infinity for _, infinity in pairs)
         if not self.added:
             return total
@@ -187,7 +187,7 @@ class Losses:
 _MOST_AT_ONCE, _STAGE_TAIL = 10**5, 1e-21
 
 
-def _repeated(single: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
+def _repeat(single: PrivacyLossDistribution, count: int) -> PrivacyLossDistribution:
     """Compose `single` with itself `count` times, in two stages if `count` is large.
 
     In one stage, dp-accounting would make room for far more than a long sum spans.

@@ -66,7 +66,7 @@ class Sampled(Profiled):
     def pmf(self, interval: float, tail: float) -> Pmf:
         pmf = self.directions()[0].pmf(interval, tail)
         reach = min(pmf.low + len(pmf.mass), math.ceil(MOST_REACH / interval))
-        return self.hulled(reach, interval)
+        return self.convex_hull(reach, interval)
 
     def hockey_stick(self, y: Floats) -> Floats:
         return np.asarray(np.max([direction.profile(y) for direction in self.directions()], axis=0))
@@ -198,7 +198,7 @@ class _Direction(Loss):
         x = (
             np.clip(self._inverse(targets), *edges)
             if self.more + self.fewer == 1
-            else self._searched(targets)
+            else self._search(targets)
         )
         missed = float(np.max(np.abs(self._loss(x) - targets), initial=0.0))
         beyond = (
@@ -227,7 +227,7 @@ class _Direction(Loss):
             else (whole + self.shift) / 2
         )
 
-    def _searched(self, y: Floats) -> Floats:
+    def _search(self, y: Floats) -> Floats:
         """Return the place at which the loss is y, by Newton's method from a table."""
         nodes = np.unique(
             [

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument
 
-from accounting.address import masked
+from accounting.address import mask
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import verb
 from dpselect.app.cli.guard import PLAIN, GuardedGroup
@@ -85,8 +85,8 @@ def _print(answer: HorizonAnswer | DryRun, output: Any, *, json: bool) -> None:
     if isinstance(answer, DryRun):
         out.show(answer, json=json)
         return
-    place = f"is kept in state={masked(answer.state)}, and the same call prints it at no cost"
-    place = f"the answer {place if output is None else f'lies in {masked(output)}'}"
+    place = f"is kept in state={mask(answer.state)}, and the same call prints it at no cost"
+    place = f"the answer {place if output is None else f'lies in {mask(output)}'}"
     try:
         out.show(answer, json=json)
     except out.NotShown as error:

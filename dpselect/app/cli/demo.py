@@ -14,7 +14,7 @@ import numpy as np
 from typer import Option, echo
 
 from accounting import Budget
-from accounting.address import masked
+from accounting.address import mask
 from accounting.files import new_file
 from accounting.sections import Section
 from accounting.wording import format_number
@@ -98,7 +98,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidRequest(
-            f"--keep={masked(keep)} cannot be made: {error.strerror}. Name a folder that can"
+            f"--keep={mask(keep)} cannot be made: {error.strerror}. Name a folder that can"
         ) from None
     yield keep
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from typer import Option, Typer
 
-from accounting.address import masked
-from accounting.errors import located
+from accounting.address import mask
+from accounting.errors import locate_errors
 from accounting.wording import printable
 from dpselect.app.cli import guard
 from dpselect.app.cli.guard import Debug, HelpAll
@@ -66,7 +66,7 @@ def command(
         values = dict(part)
         for name, value in part.items():
             if (parse := spec.option_metadata(name, "parse")) is not None:
-                with located(name):
+                with locate_errors(name):
                     values[name] = parse(value)
         return values
 
@@ -85,7 +85,7 @@ def command(
         if config is not None:
             from dpselect.app.spec import toml_file  # knows every mechanism and every spec
 
-            with located(guard.CONFIG):
+            with locate_errors(guard.CONFIG):
                 config_file = toml_file.read(config)
             file = config_file.values(spec, typed_in)
         try:
@@ -93,7 +93,7 @@ def command(
         except InvalidRequest as error:
             if error.field in file.keys() - typed_in.keys():  # nobody has typed it
                 typed_as = flags(spec, error.field)[0].partition("/")[0]
-                error.add_note(Note(printable(f"{typed_as} is stated in {masked(str(config))}")))
+                error.add_note(Note(printable(f"{typed_as} is stated in {mask(str(config))}")))
             raise
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

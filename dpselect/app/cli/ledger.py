@@ -19,7 +19,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve
 from accounting.cost import NOTHING
 from accounting.curves.base import CURVES
-from accounting.errors import located
+from accounting.errors import locate_errors
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import (
     Entry,
@@ -118,7 +118,7 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
     from dpselect.app.release.answer import claim_of
     from dpselect.app.release.run import ChargeTarget
 
-    with located("answer"):
+    with locate_errors("answer"):
         text = read_text(Path(str(spec.answer)), InvalidEntry, "the answer")
         try:
             data = read_json(text)
@@ -370,7 +370,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
     from accounting import registry_entry
 
     # the other verbs need no template engine, and no mechanisms
-    from accounting.report import DELTAS, cited_by, write_report
+    from accounting.report import DELTAS, cited_theorems, write_report
     from dpselect.mechanisms import members
 
     output, mode = Path(spec.output), _mode(spec.mode)
@@ -381,7 +381,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
                 file.write(registry_entry.entry(ledger, spec.registry))
             return
         result = ledger.verify(_earlier_heads(spec), spec.trust) if spec.check else None
-        proofs = {kind: cited_by(member) for kind, member in members().items()}
+        proofs = {kind: cited_theorems(member) for kind, member in members().items()}
         about: Any = {"verification": result, "proofs": proofs, "mode": mode}
         write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
 
@@ -391,7 +391,7 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
 
 def _earlier_heads(spec: ledger_spec.SignedFields) -> Heads | None:
     """The earlier chain heads, if there are any."""
-    with located("heads"):
+    with locate_errors("heads"):
         return (
             None
             if spec.heads is None
@@ -403,7 +403,7 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
     """The path to write to, and the key from a file or else from the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
-    with located("sign"):
+    with locate_errors("sign"):
         pem = (
             os.environ.get(ledger_spec.HEADS_KEY)
             if spec.sign is None
@@ -436,7 +436,7 @@ def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
 
 def _curve_or_mechanism(field: str, argument: str) -> Any:
     """The curve, or the mechanism, in JSON or in the file of an @FILE."""
-    with located(field):
+    with locate_errors(field):
         text = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
         try:
             kind = read_json(text).get("kind")
@@ -473,7 +473,7 @@ def _tell(words: str) -> None:
 
 
 def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOptions]]:
-    with located("batch"):
+    with locate_errors("batch"):
         lines = read_text(batch, InvalidEntry, "the batch").splitlines()
     for number, line in enumerate(lines, 1):
         try:
@@ -509,7 +509,7 @@ def _charged(
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
     if spec.event is not None:
-        with located("event"):
+        with locate_errors("event"):
             event = dp_events.event_from_json(
                 read_text(Path(spec.event), InvalidEntry, "the event")
             )

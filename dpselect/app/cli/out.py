@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from rich.console import Console
 from typer import Exit, echo
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
 from accounting.sections import Section, write
@@ -149,7 +149,7 @@ def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:
         return
     charge, is_kept = answer.charge, answer.kept is not None or place.path is not None
     place_of_answer, charge_text = (
-        f"the answer lies in {masked(place.path or place.record)}" if is_kept else "",
+        f"the answer lies in {mask(place.path or place.record)}" if is_kept else "",
         "no ledger was charged",
     )
     if charge is not None:
@@ -196,11 +196,11 @@ def require_target(option: str, path: Path | None, ledger: str | None = None) ->
         return
     if ledger is not None and ledger.startswith("sqlite"):
         # a release without a ledger does without a database
-        from accounting.ledger.store import checked_url
+        from accounting.ledger.store import parse_url
 
-        file, place = Path(str(checked_url(ledger).database)).resolve(), path.absolute()
+        file, place = Path(str(parse_url(ledger).database)).resolve(), path.absolute()
         if place.parent.resolve() / place.name in {
             file.with_name(file.name + suffix) for suffix in _BESIDE
         }:
-            raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's. Name another")
+            raise OutputRefused(f"{option} {mask(path)} is a file of the ledger's. Name another")
     require_new(path, option)

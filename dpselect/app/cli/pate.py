@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from typer import Argument, Exit, echo
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.wording import printable
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
@@ -58,7 +58,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         out.show(result, json=json)
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(Path(spec.output))} and are charged under the"
+            f"{error}; the labels lie in {mask(Path(spec.output))} and are charged under the"
             f" keys {result.job.key}/..."
         ) from None
     if result.shortage is not None:

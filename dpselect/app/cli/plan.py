@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import dpselect
-from accounting.address import masked
+from accounting.address import mask
 from accounting.sections import Section
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import command, spelled
@@ -94,7 +94,7 @@ def _require_target(spec: PlanSpec, source: Path | None, target: Path | None) ->
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
-            f"--write={masked(target)} exists and is not the file given with --config, so it is"
+            f"--write={mask(target)} exists and is not the file given with --config, so it is"
             " not overwritten. Name another file, or give it with --config too"
         )
     out.require_target("--write", None if own else target)
@@ -155,5 +155,5 @@ def _show(output: dict[str, Any] | list[Section]) -> None:
     out.emit(
         out.json_text(output) + "\n"
         if isinstance(output, dict)
-        else (section.spelled(lambda words: spelled(words, PlanSpec)) for section in output)
+        else (section.spell(lambda words: spelled(words, PlanSpec)) for section in output)
     )

@@ -100,7 +100,7 @@ def _show(series: Series, *, as_json: bool) -> None:
         }
         out.emit(out.json_text({"periods": listed, "in_all": total, "notes": cautions}) + "\n")
     else:
-        out.emit(section.spelled(_spelled) for section in series.sections())
+        out.emit(section.spell(_spelled) for section in series.sections())
     if lost := series.lost:
         raise InvalidRequest(
             f"the answers of {len(lost)} periods are not in their files ({', '.join(lost[:5])})."

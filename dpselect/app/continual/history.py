@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Unpack, final
 import numpy as np
 
 from accounting import Curve
-from accounting.arguments import checked_integer
+from accounting.arguments import check_integer
 from accounting.numbers import Floats, next_up
 from accounting.process_state import ProcessState
 from accounting.relations import Relation
@@ -23,7 +23,7 @@ from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.sparse_histogram import SparseHistogram
 from dpselect.mechanisms.traits import settings_of
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
@@ -100,8 +100,8 @@ class History:
                 " the size of the domain; `best` is what was asked for of that"
             )
         self._mechanism = mechanism
-        self._k = checked_integer("k", k, "how many items are wanted", error=InvalidRequest)
-        self._releases = checked_integer(
+        self._k = check_integer("k", k, "how many items are wanted", error=InvalidRequest)
+        self._releases = check_integer(
             "releases", releases, "how many releases there may be", error=InvalidRequest
         )
         self._state: ProcessState[_Vectors | None] = ProcessState(
@@ -155,7 +155,7 @@ class History:
             raise InvalidRequest(
                 "scores have no labels, by which a history knows items. Name the candidates"
             )
-        with self._state.locked() as state:
+        with self._state.lock() as state:
             vectors = self._open(state)
             if isinstance(self._mechanism, SparseHistogram):
                 if (
@@ -186,7 +186,7 @@ class History:
             rng: for tests and simulation; None for the operating system's entropy.
         """
         self.check(scores)
-        with self._state.locked() as state:
+        with self._state.lock() as state:
             vectors = self._open(state)
             # until all of it is done: what was drawn and is lost must not be drawn again
             self._state.value = None
@@ -195,7 +195,7 @@ class History:
             else:
                 vectors.take(self._mechanism.select(scores, rng=rng))
             selection = vectors.selection(
-                self._mechanism.scale**2 * by_name(self._mechanism.noise).variance
+                self._mechanism.scale**2 * noise_of(self._mechanism.noise).variance
             )
             self._state.value = vectors
         return selection
@@ -259,7 +259,9 @@ class History:
 def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:
     """Noisy scores, each rounded exactly to the nearest step of the public grid (Theorem X7)."""
     units, grid = (true / _UNIT).astype(np.int64), public_grid(histogram.scale) / _UNIT
-    return source.rounded(units, by_name(histogram.noise), histogram.scale / _UNIT, grid) * _UNIT
+    return (
+        source.draw_rounded(units, noise_of(histogram.noise), histogram.scale / _UNIT, grid) * _UNIT
+    )
 
 
 def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> tuple[float, ...]:

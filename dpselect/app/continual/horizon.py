@@ -18,7 +18,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from accounting import AccountingError, Ledger, zero
-from accounting.address import masked
+from accounting.address import mask
 from accounting.files import require_new
 from accounting.ledger import ChargeOptions, ClaimConflict, Dataset, Receipt
 from accounting.numbers import Floats, Integers
@@ -38,7 +38,7 @@ from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.mechanisms import means_over_time as means
 from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.mechanisms.release import public_grid
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler, sampler
 from dpselect.selection import Label, Selection, label_key
 from dpselect.session import Session
@@ -78,8 +78,8 @@ def close(
             state, items, scores, means.order_by(mechanism, period, scores, sums, groups)
         )
         if mechanism.counts is not None:
-            noise = source.rounded(
-                np.zeros(len(released)), by_name("gaussian"), mechanism.counts.scale, _ONE_USER
+            noise = source.draw_rounded(
+                np.zeros(len(released)), noise_of("gaussian"), mechanism.counts.scale, _ONE_USER
             )
             selection = selection.model_copy(
                 update={"values": tuple((state.count_users(period, released) + noise).tolist())}
@@ -263,7 +263,7 @@ class Horizon:
             )
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
-                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon. If its"
+                f"state={mask(path)} does not exist, and key={key!r} has opened a horizon. If its"
                 " state lies elsewhere, name it (state=); a horizon without its state has ended."
                 " For another log, name another key (key=)"
             )

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from accounting.address import masked
+from accounting.address import mask
 from dpselect.app.continual.horizon import Horizon, Period
 from dpselect.app.continual.horizon import open as open_horizon
 from dpselect.app.continual.state import State
@@ -275,7 +275,7 @@ def _horizon(
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
-            raise HorizonError(f"state={masked(path)} does not exist. Start the horizon first")
+            raise HorizonError(f"state={mask(path)} does not exist. Start the horizon first")
         with State.opened(path) as state:
             mechanism = state.meta.mechanism
     with session_of(spec) as session:

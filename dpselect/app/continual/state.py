@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import AccountingError
-from accounting.address import masked
+from accounting.address import mask
 from accounting.files import read_text, settle, write_draft
 from accounting.numbers import Floats, Integers
 from dpselect.app.events.engine import (
@@ -44,7 +44,7 @@ from dpselect.errors import (
 )
 from dpselect.mechanisms.continual_top_k import UNIT, ContinualTopK, choose_cells
 from dpselect.mechanisms.release import public_grid
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
 from dpselect.selection import Label, Selection
 
@@ -101,7 +101,7 @@ def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
     unit = float(UNIT) ** 2
     grid = public_grid(mechanism.scale) * unit
     return whole + (
-        source.rounded(rest, by_name("gaussian"), mechanism.scale * unit, grid) / grid
+        source.draw_rounded(rest, noise_of("gaussian"), mechanism.scale * unit, grid) / grid
     ).astype(np.int64)
 
 
@@ -193,7 +193,7 @@ def _turn(path: Path) -> Iterator[None]:
             finally:
                 _OPEN.pop(name, None)
     except HorizonError as error:
-        error.args = (f"state={masked(path)}: {error}",)
+        error.args = (f"state={mask(path)}: {error}",)
         raise
 
 
@@ -341,7 +341,7 @@ class State(NotPickled):
                 cls.remove(path)
         # said outside the block: an error that is raised in it is chained to the engine's
         if reason:
-            raise HorizonUnavailable(f"state={masked(path)}: {reason}")
+            raise HorizonUnavailable(f"state={mask(path)}: {reason}")
 
     @staticmethod
     def remove(path: Path) -> None:
@@ -505,7 +505,7 @@ class State(NotPickled):
         used = np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         users, items = cells >> 32, cells & _LOW
-        chosen, weights = mechanism.users.counted(users, used, _fresh_coins)
+        chosen, weights = mechanism.users.count(users, used, _fresh_coins)
         users, items = users[chosen], items[chosen]
         # Sums of integers in floats: exact below 2^53, for 2^33 cells.
         sums = np.bincount(items, weights).astype(np.int64)
@@ -730,10 +730,10 @@ def _read_key(path: Path) -> str:
     """The key of users of the state at `path`."""
     file = key_file(path)
     if not file.exists():
-        raise HorizonError(f"the key of its users, {masked(file)}, does not exist: {_KEY_BACK}")
+        raise HorizonError(f"the key of its users, {mask(file)}, does not exist: {_KEY_BACK}")
     key = read_text(file, HorizonError, "the key of its users", 2**10)
     if re.fullmatch("[0-9a-f]{64}", key) is None:
-        raise HorizonError(f"{masked(file)} holds no key that a state made: {_KEY_BACK}")
+        raise HorizonError(f"{mask(file)} holds no key that a state made: {_KEY_BACK}")
     return key
 
 

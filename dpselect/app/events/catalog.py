@@ -12,7 +12,7 @@ from typing import Any, Final, Unpack, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,
@@ -213,7 +213,7 @@ def read_catalog(
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
     options = ListOptions(**cast(Any, keywords))
-    what = f"catalog {masked(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
+    what = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
     at, item_name = (str(name) if isinstance(name, int) else name for name in (column, item))
     labels = labels_in(source, at, item_name, options, what)
     if not labels:

@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.errors import AccountingError, missing_extra
 from dpselect.app.events.dialect import EMBEDDED
 from dpselect.app.events.sources.logged_tables import require_whole
@@ -511,7 +511,7 @@ def checked(source: object) -> Path:
     except OSError as error:
         failure = f"cannot be opened: {error.strerror or 'input or output error'}"
     if failure:
-        raise EventLogError(f"{masked(source)} {failure}")
+        raise EventLogError(f"{mask(source)} {failure}")
     return path
 
 
@@ -539,7 +539,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     key=value to read columns from.
     """
     file_name, codec_name, suffix = (
-        masked(path),
+        mask(path),
         None if encoding is None else codecs.lookup(encoding).name,
         None,
     )

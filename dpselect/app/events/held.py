@@ -116,7 +116,7 @@ class HeldCounts(Measured):
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the engine for the questions of one thread."""
-        with self.ended.locked() as ended:
+        with self.ended.lock() as ended:
             if ended:
                 raise EventLogError(ended)
             yield
@@ -132,7 +132,7 @@ class HeldCounts(Measured):
                 turn.enter_context(self.locked())
                 yield turn
         except BaseException:
-            with suppress(ForeignProcess), self.ended.locked():
+            with suppress(ForeignProcess), self.ended.lock():
                 self.ended.value = self.ended.value or _FAILED
             raise
 
@@ -142,7 +142,7 @@ class HeldCounts(Measured):
 
     def drop(self) -> None:
         """Drop all relations, after any draw in another thread. In a fork it does nothing."""
-        with suppress(ForeignProcess), self.ended.locked():
+        with suppress(ForeignProcess), self.ended.lock():
             self.ended.value = _CLOSED
             self.tables.close()
 
@@ -237,7 +237,7 @@ class HeldScores(MechanismInput):
         # Of items that are found by their counts neither their order nor the group that they belong
         # to is known.
         if self._reads(mechanism) is None and not (
-            mechanism.traits.ranks_counts and mechanism.traits.of("groups", mechanism)
+            mechanism.traits.ranks_counts and mechanism.traits.value_of("groups", mechanism)
         ):
             raise InvalidRequest(
                 f"{type(mechanism).__name__} looks at all scores of a {self.domain} domain one by"
@@ -299,7 +299,7 @@ class HeldScores(MechanismInput):
     def _reads(self, mechanism: Any) -> int | None:
         """Number of highest counts that the mechanism reads, if it reads no others."""
         return (
-            cast(int | None, mechanism.traits.of("reads", mechanism))
+            cast(int | None, mechanism.traits.value_of("reads", mechanism))
             if self.domain == "observed"
             else None
         )
@@ -310,7 +310,7 @@ class HeldScores(MechanismInput):
     def only(self, mechanism: Any) -> NoReturn:
         raise InvalidRequest("these scores stay in the engine. Read the log into memory")
 
-    def settled(self, mechanism: Any) -> Any:
+    def complete(self, mechanism: Any) -> Any:
         return mechanism
 
     def draw(self, mechanism: Any, source: Sampler) -> NoReturn:

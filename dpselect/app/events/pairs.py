@@ -305,7 +305,7 @@ class Pairs(NotPickled):
 
     def close(self) -> None:
         """Drop the pairs and all counts held of them. In a fork it does nothing."""
-        with suppress(ForeignProcess), self._state.locked():
+        with suppress(ForeignProcess), self._state.lock():
             self._state.value = _CLOSED
             self._stack.close()
 
@@ -319,7 +319,7 @@ class Pairs(NotPickled):
 
     @contextmanager
     def _count(self, allowed: Contributions) -> Iterator[Count]:
-        with self._state.locked() as ended:
+        with self._state.lock() as ended:
             if ended:
                 raise EventLogError(ended)
             self._state.value = _FAILED

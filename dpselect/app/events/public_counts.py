@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.numbers import Floats, Integers
 from dpselect.app.events.catalog import ListOptions, labels_in
 from dpselect.app.events.engine import opened
@@ -74,7 +74,7 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
         raise InvalidRequest(str(error)) from None
     if len(users["n"]) == 0:
         raise InvalidRequest(
-            f"{masked(path)} holds no event with a user and an item. Name another log"
+            f"{mask(path)} holds no event with a user and an item. Name another log"
         )
     return PublicLog(
         items["n"].astype(np.float64)[::-1].copy(),
@@ -92,7 +92,7 @@ def counts_in(path: Path, column: str | None) -> list[float]:
     Raises:
         InvalidRequest: the file cannot be read, has no such column, or holds other things.
     """
-    what = f"file of counts {masked(path)}"
+    what = f"file of counts {mask(path)}"
     try:
         texts = labels_in(
             path, column, None, ListOptions(format="csv", header=column is not None or None), what

@@ -18,13 +18,13 @@ import numpy as np
 
 import dpselect
 from accounting import AccountingError, Budget
-from accounting.address import masked, without_password
+from accounting.address import hide_passwords, mask
 from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
-from accounting.wording import format_number, printable, rounded_up
+from accounting.wording import format_number, printable, round_up
 from dpselect.app.csv_text import csv_records
 from dpselect.app.labeling.labeling import (
     Answer,
@@ -121,7 +121,7 @@ class Labels(Sectioned):
         if self.job.stopped is None:
             return None
         done, total = len(self.job.answers), self.job.ballots.rounds
-        at = masked(Path(self.spec.output))
+        at = mask(Path(self.spec.output))
         state = (
             f"{done} of {total} rounds are labeled, charged and in {at}"
             if done
@@ -140,7 +140,7 @@ class Labels(Sectioned):
     def _summary(self) -> str:
         answers = self.job.answers
         done, abstained = len(answers), answers.count(None)
-        at = f" The labels are in {without_password(Path(self.spec.output))}." if done else ""
+        at = f" The labels are in {hide_passwords(Path(self.spec.output))}." if done else ""
         return (
             f"Labeled {done} of {self.job.ballots.rounds} rounds: {done - abstained} answered,"
             f" {abstained} abstained.{at}"
@@ -171,9 +171,9 @@ class Labels(Sectioned):
             "job": {
                 "key": job.key,
                 "batch_size": job.batch_size,
-                "folder": without_password(job.folder),
+                "folder": hide_passwords(job.folder),
             },
-            "output": without_password(Path(self.spec.output)),
+            "output": hide_passwords(Path(self.spec.output)),
             "rounds": {
                 "asked": job.ballots.rounds,
                 "labeled": rounds,
@@ -186,7 +186,7 @@ class Labels(Sectioned):
                 "epsilon": bound if math.isfinite(bound) else None,
                 "delta": at,
             },
-            "risk": Risk.of(rounds * curve).as_data(relation, "record") if rounds else None,
+            "risk": Risk.from_curve(rounds * curve).as_data(relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),
             "curve": json.loads(curve.to_json()),
             "ledger": {
@@ -205,7 +205,7 @@ def _cost(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     epsilon = (
         "no bound"
         if guarantee["epsilon"] is None
-        else f"epsilon {rounded_up(guarantee['epsilon'], 6)}"
+        else f"epsilon {round_up(guarantee['epsilon'], 6)}"
     )
     yield (
         "all rounds",
@@ -275,7 +275,7 @@ def _labeled(
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
         raise InvalidRequest(
-            f"output={masked(output)} must end in {', '.join(_FORMATS)}, because the name"
+            f"output={mask(output)} must end in {', '.join(_FORMATS)}, because the name"
             " decides the format"
         )
     with nullcontext() if spec.ledger is None else spec.opened() as ledger:
@@ -300,7 +300,7 @@ def _labeled(
     expected = _expected(spec, mechanism, ballots)
     if announce is not None:
         announce(ballots, expected)
-    mechanism = cast(Vote, ballots.settled(mechanism))
+    mechanism = cast(Vote, ballots.complete(mechanism))
     if spec.dry_run:
         return _dry_run(spec, dataset, mechanism, ballots.rounds)
     own = spec.folder / "ledger.db"
@@ -417,7 +417,7 @@ def _standing(spec: LabelSpec) -> str:
         key = str(spec.key)
     return (
         f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and"
-        f" kept in {masked(spec.folder)}: resume=True goes on, and charges nothing for them again"
+        f" kept in {mask(spec.folder)}: resume=True goes on, and charges nothing for them again"
     )
 
 

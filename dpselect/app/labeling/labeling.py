@@ -27,7 +27,7 @@ from typing import Any, Literal, Self, final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
-from accounting.address import masked
+from accounting.address import mask
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import Composed
 from accounting.errors import OutputError
@@ -100,7 +100,7 @@ class _JobFile(BaseModel):
         except ValidationError:
             pass
         raise JobDamaged(
-            f"{masked(path)} was changed since it was written, or another version of dpselect"
+            f"{mask(path)} was changed since it was written, or another version of dpselect"
             " wrote it. Put the right file back, or finish the job with the version that"
             f" began it. {_LOST}"
         )
@@ -195,7 +195,7 @@ class Labeling:
             )
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
-        self.session, self.mechanism, self.ballots = session, ballots.settled(mechanism), ballots
+        self.session, self.mechanism, self.ballots = (session, ballots.complete(mechanism), ballots)
         self.folder, self.key, self.batch_size, self.pay = folder, key, batch_size, pay
         self.answers, self.stopped, self.state = [], None, ""
         self._votes, self._own, self._label_of_charges = votes, own, label
@@ -240,7 +240,7 @@ class Labeling:
             ) from None
         except OSError as error:
             raise OutputError(
-                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}). Write"
+                f"the folder {mask(folder)} cannot be written or locked ({error.strerror}). Write"
                 " elsewhere"
             ) from None
         try:
@@ -260,12 +260,12 @@ class Labeling:
         begun = cls.is_begun(folder)
         if resume and not begun:
             raise JobConflict(
-                f"{masked(folder)} does not hold a job to resume. State the output= that the job"
+                f"{mask(folder)} does not hold a job to resume. State the output= that the job"
                 " was begun with. Only a job that was never begun starts without resume="
             )
         if begun and not resume:
             raise JobConflict(
-                f"{masked(folder)} holds a job already: continue it with resume=True, which charges"
+                f"{mask(folder)} holds a job already: continue it with resume=True, which charges"
                 " nothing twice. Labels of other votes go to another output="
             )
 
@@ -294,7 +294,7 @@ class Labeling:
             )
         if self._own is not None and not (record.own or {}).items() & _place(self._own).items():
             raise JobConflict(
-                f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a"
+                f"{mask(self.folder)} is a copy of a job, together with the ledger inside it: a"
                 " copied ledger would pay a second time. Resume the job where it was begun, or put"
                 " the folder back. Give jobs that are copied a ledger="
             )
@@ -385,7 +385,7 @@ class Labeling:
         )
         silent = answers.count(None)
         counted = (len(answers) - silent, answered), (silent, abstained)
-        return Composed.of(
+        return Composed.from_parts(
             [(count, self.mechanism.cost_of(selection)) for count, selection in counted]
         )
 
@@ -429,7 +429,7 @@ class Labeling:
             if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from"
-                    f" {masked(self.folder)}: they may have been seen, so they are not drawn"
+                    f" {mask(self.folder)}: they may have been seen, so they are not drawn"
                     " again. Put the file back (if the folder was copied, it is in the other"
                     f" copy). {_LOST}"
                 )
@@ -454,7 +454,7 @@ class Labeling:
         except ClaimConflict:
             _draft(path).unlink(missing_ok=True)
             raise JobConflict(
-                f"batch {batch} was drawn and handed out by another copy of {masked(self.folder)},"
+                f"batch {batch} was drawn and handed out by another copy of {mask(self.folder)},"
                 " or its labels were changed: this copy's draw is dropped, and nobody has seen it."
                 " Resume the job in the folder that has the labels"
             ) from None
@@ -496,7 +496,7 @@ class Labeling:
             write_draft(_draft(self._path(batch)), sealed := record.sealed())
         except OSError as error:
             raise OutputError(
-                f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged"
+                f"{mask(self.folder)} cannot be written ({error.strerror}). The batch is charged"
                 " and nobody has seen its labels. Make room and give resume=True, which charges"
                 " nothing more for it"
             ) from None
@@ -510,7 +510,7 @@ class Labeling:
         record, sealed = _BatchRecord.read(path)
         if (record.job, record.state, record.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(
-                f"{masked(path)} belongs to another job or batch. Put the right file back. {_LOST}"
+                f"{mask(path)} belongs to another job or batch. Put the right file back. {_LOST}"
             )
         return record.answers, _claim(sealed)
 
@@ -524,7 +524,7 @@ def require_unpaid(session: Session, key: str, folder: Path) -> None:
     if paid is not None and paid.state != "void":
         raise JobConflict(
             f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r},"
-            f" key {paid.key!r}), which is not in {masked(folder)}. Continue it where it was begun."
+            f" key {paid.key!r}), which is not in {mask(folder)}. Continue it where it was begun."
             " State its output=, beside which its folder lies, and resume=True, which charges"
             " nothing twice. Labels of other votes need a key of their own"
         )
@@ -563,14 +563,14 @@ def own_session(
     """
     if resume and not path.exists():
         raise JobDamaged(
-            f"{masked(path)}, the ledger that the job was begun with, is missing. Put it back."
+            f"{mask(path)}, the ledger that the job was begun with, is missing. Put it back."
             " Without it nothing records what was drawn and paid for, so the job cannot go on"
         )
     if not resume and path.exists():
         with Ledger.open(f"sqlite:///{path}") as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
-                    f"{masked(path)} has paid for a job whose record, job.json, is missing. Put"
+                    f"{mask(path)} has paid for a job whose record, job.json, is missing. Put"
                     " that back, because without it the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything

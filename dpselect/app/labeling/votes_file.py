@@ -26,7 +26,7 @@ import numpy as np
 import scipy
 
 from accounting import AccountingError
-from accounting.address import masked
+from accounting.address import mask
 from accounting.files import read_bytes
 from dpselect.app.archives import content_of, members_of
 from dpselect.errors import InvalidBallots, InvalidRequest
@@ -166,7 +166,7 @@ class VotesFile:
         votes = cls.read(path, **sizes, missing="allow").ballots
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
-                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
+                f"{mask(path)} holds no array truth of {votes.rounds} rounds x {votes.labels}"
                 " labels, zeros and ones. Add it to an .npz file"
             )
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
@@ -184,7 +184,7 @@ class VotesFile:
             )
             mechanism.check_many(fit)
         except InvalidBallots as error:
-            raise VotesFileError(f"{masked(self.path)}: {error}") from None
+            raise VotesFileError(f"{mask(self.path)}: {error}") from None
         return fit
 
 
@@ -234,11 +234,9 @@ def _ballots(
         votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
     except AccountingError as error:
-        raise VotesFileError(f"{masked(path)}: {error}") from None
+        raise VotesFileError(f"{mask(path)}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
-        raise VotesFileError(
-            f"{masked(path)} is damaged or holds no votes. Give {_FORMS}"
-        ) from None
+        raise VotesFileError(f"{mask(path)} is damaged or holds no votes. Give {_FORMS}") from None
 
 
 def _is_text(path: Path) -> bool:
@@ -249,7 +247,7 @@ def _require_text(path: Path, header: bool | None) -> None:
     """Refuse a stated header of a file that has no lines."""
     if header is not None and not _is_text(path):
         raise VotesFileError(
-            f"header= is about the first line of a .csv file, which {masked(path)} is not. Leave it"
+            f"header= is about the first line of a .csv file, which {mask(path)} is not. Leave it"
             " out"
         )
 
@@ -378,7 +376,7 @@ def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotT
             f"a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts"
         )
     if stacked:
-        return Ballots.stacked(votes, teachers=teachers or 0, **declared)
+        return Ballots.from_rows(votes, teachers=teachers or 0, **declared)
     return Ballots(votes, teachers=teachers, **declared)
 
 

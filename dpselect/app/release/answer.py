@@ -22,7 +22,7 @@ from uuid import uuid4
 import accounting as acc
 import dpselect as dps
 from accounting import Budget, Curve
-from accounting.address import masked
+from accounting.address import mask
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.files import (
@@ -37,7 +37,7 @@ from accounting.files import (
 from accounting.relations import WORDS, Relation
 from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
-from accounting.wording import format_number, printable, rounded_up
+from accounting.wording import format_number, printable, round_up
 from dpselect.app.csv_text import csv_records
 from dpselect.app.release.explained import (
     HARDLY_ANY,
@@ -132,12 +132,12 @@ class Promise:
         change = (
             "whether a user is in the log" if self.relation == "add_remove" else "what a user did"
         )
-        slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
-        factor = f"e^{rounded_up(epsilon)}"
+        slack = f", up to a probability of {round_up(delta, 3)}" if delta else ""
+        factor = f"e^{round_up(epsilon)}"
         if epsilon < 20:
             # else each small epsilon would be 1.01
             digits = 3 + max(0, -math.floor(math.log10(max(epsilon, 1e-9))) - 1)
-            multiple = rounded_up(math.nextafter(math.exp(epsilon), math.inf), digits)
+            multiple = round_up(math.nextafter(math.exp(epsilon), math.inf), digits)
             factor = f"{factor} = {multiple}" if epsilon >= 0.001 else multiple
         return (
             f"{start} {change} changes the probability of any outcome by a factor of at most"
@@ -173,7 +173,7 @@ def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
         _finite(curve.rho),
         curve.delta0,
         points,
-        Risk.of(curve),
+        Risk.from_curve(curve),
     )
 
 
@@ -877,7 +877,7 @@ class AnswerFile:
         suffixes = (*self.texts, *TABLES)
         if self.output.suffix.lower() not in suffixes:
             raise InvalidRequest(
-                f"output={masked(self.output)} must end in {' or '.join(suffixes)}: the name tells"
+                f"output={mask(self.output)} must end in {' or '.join(suffixes)}: the name tells"
                 " the format"
             )
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
@@ -995,7 +995,7 @@ class AnswerFile:
         except OSError as error:
             self._remove(path)
             reason = error.strerror or type(error).__name__
-            self.failure = OutputError(f"output={masked(self.output)} cannot be written ({reason})")
+            self.failure = OutputError(f"output={mask(self.output)} cannot be written ({reason})")
         if self.failure is not None and charge is not None:
             raise self.failure
         return claim_of(content)
@@ -1063,13 +1063,13 @@ class AnswerFile:
                 path.replace(self.record)
             elif current != content.encode():
                 raise OutputRefused(
-                    f"output={masked(self.record)} was created by something else meanwhile. Move"
+                    f"output={mask(self.record)} was created by something else meanwhile. Move"
                     f" that file away; {remedy}"
                 )
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise OutputError(
-                f"output={masked(self.record)} cannot be written ({reason}); {remedy}"
+                f"output={mask(self.record)} cannot be written ({reason}); {remedy}"
             ) from None
 
     def _sweep(self, dataset: str, key: str) -> None:

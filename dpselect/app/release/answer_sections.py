@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 from accounting.sections import Section
-from accounting.wording import format_number, printable, rounded_up
+from accounting.wording import format_number, printable, round_up
 from dpselect.app.release.answer import Answer, Promise
 from dpselect.app.release.explained import MAY_BE_NOISE
 from dpselect.app.release.question import Question
@@ -153,22 +153,22 @@ def _promises(promise: Promise, question: Question) -> Iterator[tuple[str, str]]
     )
     yield "budget", f"{main}{delta}, for {share}"
     for point in promise.points:
-        epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon, 6)
+        epsilon = "none" if point.epsilon is None else round_up(point.epsilon, 6)
         yield "epsilon", f"{epsilon} at delta {format_number(point.delta)} (by {point.proved_by})"
     yield (
         "pure epsilon",
         (
             "none"
             if promise.pure_epsilon is None
-            else f"{rounded_up(promise.pure_epsilon, 6)}, without any delta"
+            else f"{round_up(promise.pure_epsilon, 6)}, without any delta"
         ),
     )
     outside = " outside a failure of probability delta0" if promise.delta0 else ""
-    yield "zCDP", "none" if promise.rho is None else f"rho {rounded_up(promise.rho, 6)}{outside}"
+    yield "zCDP", "none" if promise.rho is None else f"rho {round_up(promise.rho, 6)}{outside}"
     if promise.delta0:
         yield (
             "delta0",
-            f"{rounded_up(promise.delta0, 6)}, the probability of failure, part of delta",
+            f"{round_up(promise.delta0, 6)}, the probability of failure, part of delta",
         )
     yield "in words", promise.in_words
     yield "risk", promise.risk_in_words

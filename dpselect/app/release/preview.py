@@ -213,7 +213,7 @@ def of_release(
         # of the same made-up users
         forecaster = replace(base, is_public=variant.domain is not None)
         return data.named(
-            forecaster.by_group(chosen, min(variant.k, data.profile.touched), draws=draws)
+            forecaster.forecast_by_group(chosen, min(variant.k, data.profile.touched), draws=draws)
         )
 
     def chosen(variant: Question) -> dict[str, GroupForecast]:

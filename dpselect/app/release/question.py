@@ -11,7 +11,7 @@ from os import PathLike
 from typing import Any, Self, final
 
 from accounting import Budget
-from accounting.address import without_password
+from accounting.address import hide_passwords
 from accounting.relations import Relation
 from dpselect.app.events.contributions import Clip, require_weights
 from dpselect.app.events.reading import Reading
@@ -26,7 +26,7 @@ from dpselect.plan.default import (
     Grouping,
     default_choice,
     default_mechanism,
-    unbounded,
+    refuse_unbounded,
 )
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
@@ -239,7 +239,7 @@ def named(source: object) -> str | tuple[str, ...]:
     if isinstance(source, list | tuple):
         return tuple(str(named(part)) for part in source)
     return (
-        without_password(source)
+        hide_passwords(source)
         if isinstance(source, str | os.PathLike)
         else f"a {type(source).__name__} in memory"
     )
@@ -311,7 +311,7 @@ def _chosen(question: Question, whole: Budget | None) -> Choice:
         and groups.most == ANY_GROUPS
         and (spec.kind is not None or not groups.tabled)
     ):
-        unbounded()
+        refuse_unbounded()
     if spec.mechanism is None and question.clippable:
         norm = None if clip is None else _norm(question)
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": norm}
@@ -360,7 +360,7 @@ def request_of(question: Question, whole: Budget | None) -> TopKRequest:
         share=(
             None
             if whole is None or spec.use_everything
-            else BudgetShare.of(question.budget, question.releases, whole)
+            else BudgetShare.from_budget(question.budget, question.releases, whole)
         ),
     )
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
-from accounting.address import masked, without_password
+from accounting.address import hide_passwords, mask
 from accounting.errors import OutputError
-from accounting.remaining import in_all_in_words
+from accounting.remaining import periods_in_words
 from accounting.sections import Section, Sectioned
-from accounting.wording import format_number, printable, rounded_up
+from accounting.wording import format_number, printable, round_up
 from dpselect.app import events
 from dpselect.app.continual import Horizon, Period
 from dpselect.app.continual.horizon import of_pairs
@@ -141,10 +141,12 @@ class InAll:
         # Where all periods are charged, and some only have to be drawn, nothing is added up for
         # them.
         epsilon, delta = (
-            ledger.in_all(dataset.name, item, todo) if todo else ledger.in_all(dataset.name)
+            ledger.cost_over_periods(dataset.name, item, todo)
+            if todo
+            else ledger.cost_over_periods(dataset.name)
         )
         many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
-        words = in_all_in_words(epsilon, delta, many, dataset.window)
+        words = periods_in_words(epsilon, delta, many, dataset.window)
         return (
             cls(many, epsilon, delta, words)
             if math.isfinite(epsilon)
@@ -306,7 +308,7 @@ class HorizonAnswer(_OfPeriods):
         return cls(
             horizon.mechanism,
             horizon.key,
-            without_password(horizon.state),
+            hide_passwords(horizon.state),
             horizon.periods_left,
             periods,
             horizon.left,
@@ -513,8 +515,7 @@ class HorizonAnswer(_OfPeriods):
                 "epsilon",
                 "see --json"
                 if strongest is None or strongest.epsilon is None
-                else f"{rounded_up(strongest.epsilon, 6)} at delta"
-                f" {format_number(strongest.delta)}",
+                else f"{round_up(strongest.epsilon, 6)} at delta {format_number(strongest.delta)}",
             ),
             ("in words", guarantee.in_words),
             ("risk", guarantee.risk_in_words),
@@ -654,7 +655,7 @@ class KeptHorizon:
         except (OutputError, HorizonUnavailable) as error:
             error.add_note(
                 Note(
-                    f"what was released is kept in state={masked(self.state)}, and the same call"
+                    f"what was released is kept in state={mask(self.state)}, and the same call"
                     " gives it again"
                 )
             )
@@ -841,9 +842,7 @@ class ByPeriod:
             if self._unkept is not None:
                 self._unkept(place, answer)
             where = (
-                rescued(answer)
-                if place.path is None
-                else f"the answer lies in {masked(place.path)}"
+                rescued(answer) if place.path is None else f"the answer lies in {mask(place.path)}"
             )
             raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
@@ -1049,7 +1048,7 @@ def dry_close(
         look: checks the header or schema of the log.
     """
     key, mechanism = horizon.key, horizon.mechanism
-    place = {"key": key, "state": without_password(horizon.state)}
+    place = {"key": key, "state": hide_passwords(horizon.state)}
     payer, total = ChargeTarget(session, key), budget or of_horizon(mechanism)
     receipt = None if session is None else session.ledger.find(session.dataset.name, key)
     if receipt is None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
-from accounting.address import masked
+from accounting.address import mask
 from dpselect.app.events.reading import ProgressCallback
 from dpselect.app.release.answer import Answer, AnswerFile, DryRun, warn_unrecorded
 from dpselect.app.release.question import Question
@@ -121,5 +121,5 @@ def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
         warn_unrecorded(stacklevel=5)
     yield place
     if place.failure is not None:
-        where = "nowhere else" if place.path is None else f"lies in {masked(place.path)}"
+        where = "nowhere else" if place.path is None else f"lies in {mask(place.path)}"
         warnings.warn(f"{place.failure}. The answer is returned, and {where}", Unkept, stacklevel=4)

@@ -17,8 +17,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
-from accounting.address import Address, hidden, without_password
-from accounting.errors import located
+from accounting.address import Address, hide_password, hide_passwords
+from accounting.errors import locate_errors
 from accounting.frozen import Frozen
 from dpselect.errors import InvalidRequest
 
@@ -148,7 +148,9 @@ class Spec(Frozen):
     @classmethod
     def _says_where(cls, value: Any, validate: Callable[[Any], Any], about: ValidationInfo) -> Any:
         """Add the field's name to errors of nested values."""
-        with located(cls.model_fields[about.field_name or ""].alias or about.field_name or ""):
+        with locate_errors(
+            cls.model_fields[about.field_name or ""].alias or about.field_name or ""
+        ):
             return validate(value)
 
     @field_validator("ledger", mode="wrap", check_fields=False)
@@ -160,11 +162,11 @@ class Spec(Frozen):
         password again.
         """
         address = value if isinstance(value, Address) else validate(value)
-        return hidden(address) if isinstance(address, str) else address
+        return hide_password(address) if isinstance(address, str) else address
 
     def __repr_args__(self) -> Any:
         for name, value in super().__repr_args__():
-            masked = without_password(value) if isinstance(value, str | PathLike) else value
+            masked = hide_passwords(value) if isinstance(value, str | PathLike) else value
             yield name, value if masked == str(value) else masked
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import SkipValidation, model_validator
 
 from accounting import Budget
-from accounting.errors import InvalidBudget, located
+from accounting.errors import InvalidBudget, locate_errors
 from accounting.frozen import Count, Positive, Real
 from accounting.relations import Relation
 from accounting.wording import format_number
@@ -349,7 +349,7 @@ def listed(
 
     if source is None:
         return None
-    with located(what):
+    with locate_errors(what):
         labels = public_list(source, column, names, spec, what)
     composed = (unicodedata.is_normalized("NFC", label) for label in map(str, labels))
     if decomposed := sum(not is_composed for is_composed in composed):

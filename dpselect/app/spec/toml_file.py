@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import Field, SkipValidation, create_model, model_validator
 
 from accounting import AccountingError, Budget
-from accounting.address import masked, revealed
+from accounting.address import mask, reveal
 from accounting.files import new_file, read_text
 from accounting.frozen import Real
 from accounting.registry import kind_of
@@ -280,7 +280,7 @@ class Config(ConfigTable):
         if self.release != ReleaseTable():
             data["release"] = self.release.model_dump(mode="json", exclude_none=True)
         if self.ledger is not None:
-            data["ledger"]["url"] = revealed(self.ledger.ledger)
+            data["ledger"]["url"] = reveal(self.ledger.ledger)
         with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
             file.write(tomli_w.dumps(data))
 
@@ -292,7 +292,7 @@ _MOST_DOTS = 200
 def read(path: Path) -> Config:
     """Read the configuration in a file."""
     deep = InvalidRequest(
-        f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}"
+        f"{mask(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}"
     )
     try:
         # The text, unless a line has more dots or brackets than any key or value of this file: they
@@ -304,18 +304,16 @@ def read(path: Path) -> Config:
     except RecursionError:
         raise deep from None
     except tomllib.TOMLDecodeError as error:
-        raise InvalidRequest(f"{masked(path)} is not TOML: {error}") from None
+        raise InvalidRequest(f"{mask(path)} is not TOML: {error}") from None
     except ValueError:
         raise InvalidRequest(
-            f"{masked(path)} holds a number with too many digits: at most 4,300 are read"
+            f"{mask(path)} holds a number with too many digits: at most 4,300 are read"
         ) from None
     try:
         return Config.model_validate(data)
     except AccountingError as error:
         place = ".".join(map(str, error.path))
-        raise InvalidRequest(printable(f"{masked(path)}: {place}: {error}")).at(
-            *error.path
-        ) from None
+        raise InvalidRequest(printable(f"{mask(path)}: {place}: {error}")).at(*error.path) from None
 
 
 def _frozen(data: Any) -> Any:

@@ -25,7 +25,7 @@ def bounded(steps: list[tuple[str, int]], h: float, interval: float, size: int) 
     """The library's bound of the same steps, on a grid of its own."""
     values = np.zeros(math.ceil(size * h / interval) + 1)
     for kind, cells in reversed(steps):
-        pure = PairStep.of(Banded.pure(cells * h), interval, 1e-20)
+        pure = PairStep.from_loss(Banded.pure(cells * h), interval, 1e-20)
         values = (RangeStep(cells * h, interval) if kind == "range" else pure).upper(values)
     return Solution(interval, values)
 
@@ -62,7 +62,7 @@ def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
     """One step from the end, at every threshold; and hardly above."""
     interval = law.scale / cells
     g = np.arange(0, 200) * interval
-    exact, upper = law.profile(g), PairStep.of(law, interval, 1e-16).upper(np.zeros(200))
+    exact, upper = law.profile(g), PairStep.from_loss(law, interval, 1e-16).upper(np.zeros(200))
     assert np.all(upper >= exact * (1 - 1e-11) - 1e-15)
     assert np.all(upper - exact <= exact[0] * 1.1 / cells)
 
@@ -121,7 +121,7 @@ def test_the_quick_account_is_the_recursion_with_the_pairs_first(
     """Theorem D6: not below the recursion in that order, nor in the opposite one, and at most one
     per cent above.
     """
-    plan = acc.curves.Composed.of([(count, curve) for curve, count in steps])
+    plan = acc.curves.Composed.from_parts([(count, curve) for curve, count in steps])
     found = best_epsilon(plan, delta, thorough=True)
     orders = [adaptive_composition(way, delta, cells=64) for way in (steps, steps[::-1])]
     assert found.route == "adaptive"

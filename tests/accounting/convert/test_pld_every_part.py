@@ -63,7 +63,7 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
     Laplace noise, within 8 %.
     """
     gauss, mu = acc.GaussianDP(mu=math.sqrt(2 * rho)), math.sqrt(2 * rho)
-    loss = RenyiLoss.of(acc.ZCDP(rho=rho).rdp, ())
+    loss = RenyiLoss.from_rdp(acc.ZCDP(rho=rho).rdp, ())
     assert loss is not None
     grid = np.linspace(-3, 3, 61)
     assert np.all(loss.profile(grid) >= Normal(mu).profile(grid) * (1 - 1e-9))
@@ -79,7 +79,7 @@ def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -
     """Randomized response attains its Renyi bounds: the total variation of its two laws,
     tanh(epsilon/2), is covered.
     """
-    loss = RenyiLoss.of(acc.PureDP(epsilon=epsilon).rdp, ())
+    loss = RenyiLoss.from_rdp(acc.PureDP(epsilon=epsilon).rdp, ())
     assert loss is not None
     assert math.tanh(epsilon / 2) <= float(loss.profile(np.array([0.0]))[0]) <= 1
     # Bretagnolle and Huber's inequality at the least order, below every conversion at so large a
@@ -103,14 +103,14 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
         + acc.ZCDP(rho=1e-4)
     )
     losses = coarsen_losses(plan.losses())  # type: ignore[attr-defined]
-    ways = [pld_epsilon(way, 1e-6) for way in losses.directed()]
+    ways = [pld_epsilon(way, 1e-6) for way in losses.directions()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
     assert max(ways) <= pld_epsilon(losses, 1e-6)
     assert best_epsilon(plan, 1e-6).route == "pld"
 
 
 def _laplaces(widths: object) -> acc.Curve:
-    return acc.curves.Composed.of([(1, acc.LaplaceDP(epsilon=float(e))) for e in widths])  # type: ignore[attr-defined]
+    return acc.curves.Composed.from_parts([(1, acc.LaplaceDP(epsilon=float(e))) for e in widths])  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
     that some step failed.
     """
     failing = [(1, acc.ApproxDP(epsilon=float(e), delta=1e-3)) for e in np.linspace(0.01, 0.02, 20)]
-    plan = acc.curves.Composed.of(
+    plan = acc.curves.Composed.from_parts(
         [(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing
     )
     attained = 1 - (1 - 1e-3) ** 20

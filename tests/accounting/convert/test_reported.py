@@ -42,7 +42,7 @@ PLANS: dict[str, Curve] = {
     "DP-SGD": DP_SGD,
     "mixture": SampledNoiseDP(noise="gaussian", shift=1.0, rate=0.1, group=2),
     "with failures": 10 * acc.ApproxDP(epsilon=0.1, delta=1e-8),
-    "heterogeneous": Composed.of([(1, acc.LaplaceDP(epsilon=size)) for size in SIZES]),
+    "heterogeneous": Composed.from_parts([(1, acc.LaplaceDP(epsilon=size)) for size in SIZES]),
     "all kinds": (
         50 * acc.LaplaceDP(epsilon=0.1)
         + acc.ZCDP(rho=0.001)

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, book, store
 from accounting.ledger.book import Book
-from accounting.ledger.store import Store, checked_url
+from accounting.ledger.store import Store, parse_url
 from accounting.refusals import BudgetExceeded
 
 CURVE = acc.PureDP(epsilon=0.01)
@@ -60,7 +60,7 @@ def opened(url: str, mutant: str) -> Ledger:
         book.find_dataset = without_sequence(book.find_dataset)
         Book._require_last = lambda *_: None  # type: ignore[method-assign]  # the third: a total is that of its last entry
     if "unlocked" in mutant and url.startswith("sqlite"):
-        parsed = checked_url(url)
+        parsed = parse_url(url)
         return Ledger(Store(create_engine(parsed, connect_args={"timeout": 30}), parsed))
     return Ledger.open(url, create=False)
 

@@ -159,7 +159,7 @@ def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:
     with pytest.raises(LedgerUnavailable, match="cannot be reached") as error:
         Ledger.open(url)
     assert password not in "".join(traceback.format_exception(error.value))
-    assert "ada:***@" in repr(Store.at(url, create=False, timeout=1))
+    assert "ada:***@" in repr(Store.from_url(url, create=False, timeout=1))
 
 
 def test_the_roles_of_the_guide_do_what_it_says(postgres_url: str) -> None:

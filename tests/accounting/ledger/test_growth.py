@@ -121,7 +121,7 @@ def test_sums_are_those_of_the_entries(url: str, tmp_path: Path) -> None:
     ]
     assert len(voided) == 8
     due = {
-        month: Composed.of(
+        month: Composed.from_parts(
             [(e.count, Curve.from_json(e.curve or "")) for e in stand if e.period == month]
         )
         for month in months[1]

@@ -10,14 +10,14 @@ from ledger_steps import Made
 import accounting as acc
 from accounting.cost import Cost
 from accounting.ledger import InvalidEntry, Ledger, Quota
-from accounting.remaining import Remaining, over_periods
+from accounting.remaining import Remaining, sum_periods
 
 SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
 
 
 def in_all(budget: acc.Budget, prices: list[Cost]) -> tuple[float, float]:
     """Add up periods whose totals are these prices."""
-    return over_periods(budget, [Remaining(budget, price) for price in prices])
+    return sum_periods(budget, [Remaining(budget, price) for price in prices])
 
 
 def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> None:
@@ -57,13 +57,13 @@ def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> Non
     """
     ledger = made_on_either(acc.Budget(epsilon=1.0), "weeks", window="week", most_in_all=2.5)
     weeks = [f"2024-W{week:02}" for week in range(1, 4)]
-    assert ledger.in_all("weeks") == (0.0, 0.0)
-    assert ledger.in_all("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
+    assert ledger.cost_over_periods("weeks") == (0.0, 0.0)
+    assert ledger.cost_over_periods("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
     with pytest.raises(
         acc.BudgetExceeded,
         match=r"lie in all 5 weeks, the cost is epsilon 3 in all, and .* at most epsilon 2\.5",
     ):
-        ledger.in_all("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
+        ledger.cost_over_periods("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
     for week in weeks:
         ledger.charge("weeks", LARGE, relation="add_remove", period=week)
     ledger.charge("weeks", LARGE, relation="add_remove", period="2024-W04")
@@ -91,7 +91,7 @@ def test_a_limit_over_periods_is_an_epsilon_of_at_least_one(ledger: Ledger, wron
     with pytest.raises(acc.errors.InvalidBudget, match="window"):
         ledger.create_dataset("all", acc.Budget(epsilon=1.0), "add_remove", most_in_all=2.0)
     with pytest.raises(InvalidEntry, match="one budget"):
-        ledger.in_all("clicks")
+        ledger.cost_over_periods("clicks")
 
 
 @pytest.mark.parametrize("order", [None, "gaussian"])

@@ -134,7 +134,7 @@ class Charged:
             return NOTHING
         price = limit.filter_cost(self.whole)
         return (
-            price if self.ran is None else price.plus(limit.unused(self.whole, self.ran).times(-1))
+            price if self.ran is None else price.plus(limit.refund(self.whole, self.ran).times(-1))
         )
 
 

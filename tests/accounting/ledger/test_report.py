@@ -20,7 +20,7 @@ from accounting.convert.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.spent import account_cells
 from accounting.report import ROUTES, curve_proofs, theorems_of, whole_epsilon, write_report
-from accounting.wording import in_words, rounded_down, rounded_up
+from accounting.wording import in_words, round_down, round_up
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}
@@ -109,7 +109,7 @@ def test_the_page_says_what_the_ledger_says(
     total = filled.total("check-ins")
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
-    assert f"<bdi>{rounded_up(spent)}</bdi>" in text
+    assert f"<bdi>{round_up(spent)}</bdi>" in text
     assert re.search(r"≤ [\d.]+</div></td><td[^>]*><div>Rényi</div>", text)
     assert "2 datasets, 35 entries" in text
     top, fold, _ = text.partition('<details class="auditors">')
@@ -375,5 +375,5 @@ def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
 )
 def test_what_is_spent_rounds_up_and_what_is_left_down(value: float, up: str, down: str) -> None:
     """Four digits, never on the pleasant side."""
-    assert (rounded_up(value), rounded_down(value)) == (up, down)
-    assert rounded_up(-value) == f"-{down}"
+    assert (round_up(value), round_down(value)) == (up, down)
+    assert round_up(-value) == f"-{down}"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, inspect, text
 
 from accounting.ledger import Ledger, LedgerCorrupt, LedgerUnavailable, SchemaMismatch, store
-from accounting.ledger.store import checked_url
+from accounting.ledger.store import parse_url
 
 
 @pytest.fixture(params=["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.slow)])
@@ -20,7 +20,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def run(url: str, statement: str) -> None:
     """A statement on the store, without the ledger."""
-    engine = create_engine(checked_url(url))
+    engine = create_engine(parse_url(url))
     with engine.begin() as connection:
         connection.execute(text(statement))
     engine.dispose()
@@ -35,7 +35,7 @@ def test_tables_that_cannot_all_be_made_are_not_made(
     )
     with pytest.raises(LedgerUnavailable):
         Ledger.open(url)
-    engine = create_engine(checked_url(url))
+    engine = create_engine(parse_url(url))
     assert inspect(engine).get_table_names() == []
     engine.dispose()
 

@@ -36,12 +36,12 @@ from accounting.ledger import ChargeOptions, Heads, Ledger, LedgerCorrupt, Quota
 from accounting.ledger.model import Entry
 from accounting.ledger.store import (
     _read_entry,
-    checked_url,
     datasets,
     entries,
     fingerprints,
     meta,
     metadata,
+    parse_url,
     totals,
 )
 
@@ -91,7 +91,7 @@ def test_triggers_refuse_to_change_the_past(kept: Ledger, url: str, statement: s
     """UPDATE and DELETE (and TRUNCATE) of entries and declarations fail in the store itself."""
     if statement.startswith("TRUNCATE") and url.startswith("sqlite"):
         statement = "DELETE FROM dpledger_entries WHERE seq > 5"
-    engine = create_engine(checked_url(url))
+    engine = create_engine(parse_url(url))
     with pytest.raises(DBAPIError, match="append-only"), engine.begin() as connection:
         connection.execute(text(statement))
     engine.dispose()
@@ -467,7 +467,7 @@ def test_a_curve_that_is_proved_for_another_relation_is_found(
     """Whatever client wrote it: a price of add_remove says nothing of a replaced user, nor the
     other way round.
     """
-    monkeypatch.setattr("accounting.guarantee._proved", lambda _, relation: relation)
+    monkeypatch.setattr("accounting.guarantee._check_relation", lambda _, relation: relation)
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(rho=5.0), "replace_one")
         ledger.create_dataset("visits", acc.Budget(rho=5.0), "add_remove")
@@ -528,7 +528,7 @@ def test_a_client_that_was_opened_before_an_upgrade_charges_nothing(
     ledger: Ledger, url: str
 ) -> None:
     """The schema's version is looked at in every charge's own transaction."""
-    engine = create_engine(checked_url(url))
+    engine = create_engine(parse_url(url))
     with engine.begin() as connection:
         connection.execute(text("UPDATE dpledger_meta SET schema_version = 99"))
     engine.dispose()

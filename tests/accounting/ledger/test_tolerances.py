@@ -80,7 +80,7 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
     dataset = declared(BUDGETS[form])
     whole = acc.Approximate(curve=10 * acc.GaussianDP(mu=0.3), delta0=1e-4)
     ran = acc.Approximate(curve=3 * acc.GaussianDP(mu=0.3), delta0=1e-4)
-    price, unused = dataset.budget.filter_cost(whole), dataset.budget.unused(whole, ran)
+    price, unused = dataset.budget.filter_cost(whole), dataset.budget.refund(whole, ran)
     assert unused.main > 0
 
     def settled(back: Cost) -> set[str]:

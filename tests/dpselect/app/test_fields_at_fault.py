@@ -12,7 +12,7 @@ from spec_values import all_specs, least
 import accounting
 import accounting as acc
 import dpselect
-from accounting.errors import FIELD, located
+from accounting.errors import FIELD, locate_errors
 from dpselect.app.cli.guard import Option, spelled
 from dpselect.app.spec import Spec
 
@@ -35,10 +35,10 @@ def test_a_refusal_of_a_value_names_its_field(spec: type[Spec]) -> None:
 
 
 def test_a_path_leads_to_the_field_that_a_message_begins_with() -> None:
-    """What `located` adds stands before it, and nothing twice."""
+    """What `locate_errors` adds stands before it, and nothing twice."""
     error = acc.errors.InvalidArgument("k=0 must be at least 1.")
     assert (error.path, error.field) == (("k",), "k")
-    with pytest.raises(acc.errors.InvalidArgument), located("release", 3), located("k"):
+    with pytest.raises(acc.errors.InvalidArgument), locate_errors("release", 3), locate_errors("k"):
         raise error
     assert (error.path, error.field) == (("release", 3, "k"), "k")
     assert acc.errors.InvalidArgument("no item has a user: state more users=").path == ()

@@ -30,7 +30,9 @@ UNIT = 2**20
 class Still:
     """A source of no noise: scores are rounded to their grids, and nothing else happens to them."""
 
-    def rounded(self, values: Any, noise: Any, scale: float, grid: float) -> NDArray[np.float64]:
+    def draw_rounded(
+        self, values: Any, noise: Any, scale: float, grid: float
+    ) -> NDArray[np.float64]:
         return np.rint(np.asarray(values, dtype=np.float64) / grid) * grid
 
 
@@ -70,9 +72,9 @@ def finished(
     """
     calls: list[Any] = []
     scale = mechanism.scales()[0]
-    raw = Still().rounded(np.array([*first.values()]) * scale, None, scale, public_grid(scale))
+    raw = Still().draw_rounded(np.array([*first.values()]) * scale, None, scale, public_grid(scale))
     scores = observed(dict.fromkeys(first, 1.0), weighs, calls)
-    return mechanism._finished(scores, list(range(len(first))), raw, STILL), calls
+    return mechanism._finish(scores, list(range(len(first))), raw, STILL), calls
 
 
 def drawn_race(rng: np.random.Generator, groups: tuple[int, ...]) -> dps.RacingTopK:
@@ -110,7 +112,7 @@ def steps(second: Race, first: Any, again: Any) -> tuple[list[Any], Draws]:
         sigma = second.sigmas[norm][turn - 1]
         asked.append((np.flatnonzero(rows.contested[0]).tolist(), norm))
         weighed = np.rint(np.array(again[turn - 2]) * UNIT) / UNIT
-        return STILL.rounded(weighed, None, sigma, public_grid(sigma)) / sigma
+        return STILL.draw_rounded(weighed, None, sigma, public_grid(sigma)) / sigma
 
     return asked, played(second, first[None], fresh, np.ones(len(first), dtype=bool))
 
@@ -138,7 +140,7 @@ def test_every_decision_is_that_of_the_second_implementation(
             ),
             mechanism.scales()[0],
         )
-        first = STILL.rounded((start + apart) * scale, None, scale, public_grid(scale)) / scale
+        first = STILL.draw_rounded((start + apart) * scale, None, scale, public_grid(scale)) / scale
         wide = mechanism.scales(float(rng.choice(mechanism.norms)))[1:]
         again = []
         for height, sigma in zip(heights, wide, strict=False):
@@ -237,7 +239,10 @@ def test_items_without_users_take_no_part() -> None:
     """A candidate with a score of 0 is not drawn for, however low the floor."""
     mechanism = race(floors=(-8.0, -8.0))
     scores = dps.Scores([5, 0, 3], sensitivity=ONE, labels=list("abc"), domain="observed")
-    assert sorted(mechanism._masked(scores, sampler(np.random.default_rng(1)))[0]) == [0, 2]
+    assert sorted(mechanism._choose_entrants(scores, sampler(np.random.default_rng(1)))[0]) == [
+        0,
+        2,
+    ]
 
 
 def test_nobody_there_is_a_release_like_any_other() -> None:
@@ -368,7 +373,7 @@ def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm:
     for mechanism in (public, unknown):
         many = mechanism.select_many(counts[None], rng=rng).values
         assert many is not None
-        factor = mechanism._used_again(norm)
+        factor = mechanism._reuse_factor(norm)
         drawn = [
             many[0],
             np.array(mechanism.select(dps.Scores(counts, sensitivity=ONE), rng=rng).values),
@@ -430,7 +435,7 @@ def test_scores_that_are_used_again_weigh_no_more_than_the_norm(norm: float) -> 
     """
     for clip in (None, 0.6, 1.0):
         mechanism = race(sensitivity=covers("add_remove", 4, clip), norm=norm, delta=0.1)
-        again = np.full(4, 1.0 if clip is None else clip / 2) * mechanism._used_again(norm)
+        again = np.full(4, 1.0 if clip is None else clip / 2) * mechanism._reuse_factor(norm)
         assert again.max() <= 1
         assert math.hypot(*again) <= norm
         assert again.max() == pytest.approx(
@@ -473,4 +478,4 @@ def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any]) -
         )
         shown = 1 - mechanism.probabilities(lone)[()]
         assert 0.2 * 0.02 < shown <= 0.02
-        assert sensitivity.alone(1) * mechanism._used_again(norm) <= min(1.0, norm)
+        assert sensitivity.alone(1) * mechanism._reuse_factor(norm) <= min(1.0, norm)

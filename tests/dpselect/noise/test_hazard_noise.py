@@ -13,7 +13,7 @@ import dpselect as dps
 from dpselect import verify
 from dpselect.errors import InvalidMechanism
 from dpselect.hazard_noise import HazardNoise
-from dpselect.noise import InvalidNoiseArgument, by_name
+from dpselect.noise import InvalidNoiseArgument, noise_of
 
 FALSE_ALARM = 1e-9
 COUNTS = dps.Sensitivity()
@@ -71,7 +71,7 @@ def test_functions_of_balls_are_the_librarys_own(function: str) -> None:
     """
     own, known = (
         getattr(noise, function)(FUNCTIONS[function])
-        for noise in (BallLogistic(), by_name("logistic"))
+        for noise in (BallLogistic(), noise_of("logistic"))
     )
     slack = 1e-15 if function.endswith(("quantile", "isf")) else 0.0
     np.testing.assert_allclose(own, known, rtol=1e-15, atol=slack)

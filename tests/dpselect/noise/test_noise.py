@@ -13,7 +13,7 @@ from noise_laws import NOISE_LAWS
 
 import dpselect as dps
 from dpselect import noise as distributions
-from dpselect.noise import InvalidNoiseArgument, Laplace, LipschitzNoise, NoiseName, by_name
+from dpselect.noise import InvalidNoiseArgument, Laplace, LipschitzNoise, NoiseName, noise_of
 from dpselect.verify.quadrature import argmax_probabilities
 
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -37,7 +37,7 @@ def relative_error(value: float, exact: mp.mpf) -> float:
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_functions_are_accurate_in_bulk_and_tails(name, reference, function):
     """Every function has relative error at most 3e-15 wherever its value is a normal double."""
-    values = getattr(by_name(name), function)(POINTS)
+    values = getattr(noise_of(name), function)(POINTS)
     exact = [getattr(reference, function)(mp.mpf(float(z))) for z in POINTS]
     assert max(relative_error(v, e) for v, e in zip(values, exact, strict=True)) <= 3e-15
 
@@ -53,7 +53,7 @@ def test_functions_are_accurate_hundreds_of_units_out(name, reference, function)
     does.
     """
     points = [z for z in EXTREME if (name, z) != DOUBLY_EXPONENTIAL]
-    values = getattr(by_name(name), function)(points)
+    values = getattr(noise_of(name), function)(points)
     # 1 - exp(-exp(-z)) style references need the digits
     mp.mp.dps = 400 if name == "gumbel" else 50
     exact = [getattr(reference, function)(mp.mpf(float(z))) for z in points]
@@ -64,7 +64,7 @@ def test_limits_at_the_ends(name):
     """At the infinities, below the support and far below the doubles every function takes its
     limit, and no warning is raised.
     """
-    noise, ends = by_name(name), np.array([-np.inf, np.inf])
+    noise, ends = noise_of(name), np.array([-np.inf, np.inf])
     assert noise.pdf(ends).tolist() == [0.0, 0.0]
     assert noise.cdf(ends).tolist() == noise.sf(ends)[::-1].tolist() == [0.0, 1.0]
     assert noise.log_cdf(ends).tolist() == [-np.inf, 0.0]
@@ -95,7 +95,7 @@ def test_limits_at_the_ends(name):
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_shape_and_nan(name, function):
     """Results are float64 arrays of the argument's shape, and NaN stays NaN."""
-    evaluate = getattr(by_name(name), function)
+    evaluate = getattr(noise_of(name), function)
     block = evaluate(np.array([[0.5, np.nan, 2.0]]))
     assert (block.shape, block.dtype) == ((1, 3), np.float64)
     assert np.isnan(block).tolist() == [[False, True, False]]
@@ -145,7 +145,7 @@ def test_inverses(name, reference, function, tail, given):
     """All four invert to a few ulp of z: probabilities from 1e-300 to 1 - 1e-16, logarithms from
     -1e-300 down to -1e6.
     """
-    noise = by_name(name)
+    noise = noise_of(name)
     logs = [mp.mpf(float(p)) if "log" in function else mp.log(mp.mpf(float(p))) for p in given]
     found = getattr(noise, function)(given)
     assert (
@@ -165,7 +165,7 @@ def test_inverses_refuse_what_is_no_probability(name, function, wrong):
     if "log" in function and wrong < 0:
         wrong = 0.5
     with pytest.raises(InvalidNoiseArgument, match=r"every element.*log_quantile") as caught:
-        getattr(by_name(name), function)([-0.5 if "log" in function else 0.5, wrong])
+        getattr(noise_of(name), function)([-0.5 if "log" in function else 0.5, wrong])
     assert str(wrong) not in str(caught.value).replace("NaN", "")
 
 
@@ -197,8 +197,8 @@ def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
     """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that
     Theorems H2 and H10 cover.
     """
-    winner = {name: by_name(name).winner_cost for name in NOISE_LAWS}
-    threshold = {name: by_name(name).threshold_cost for name in NOISE_LAWS}
+    winner = {name: noise_of(name).winner_cost for name in NOISE_LAWS}
+    threshold = {name: noise_of(name).threshold_cost for name in NOISE_LAWS}
     lipschitz = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "laplace")]
     gap = [name for name in NOISE_LAWS if winner[name] in ("bounded_range", "gaussian")]
     for names, offered in (
@@ -217,14 +217,14 @@ def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
 def test_unknown_name_is_refused():
     """Any other string raises an error that lists the choices."""
     with pytest.raises(InvalidNoiseArgument, match=r"'cauchy'.*half_logistic"):
-        by_name("cauchy")
+        noise_of("cauchy")
 
 
 def test_log_survival_moves_by_at_most_the_shift(name):
     """log sf is 1-Lipschitz between any two grid points for exactly the members that Theorem C8
     prices.
     """
-    noise = by_name(name)
+    noise = noise_of(name)
     z = np.linspace(-8.0, 30.0, 761)
     log_sf = np.log(noise.sf(z))
     excess = np.abs(log_sf[:, None] - log_sf[None, :]) - np.abs(z[:, None] - z[None, :])
@@ -235,7 +235,7 @@ def test_the_log_density_is_concave_and_lipschitz_exactly_where_it_is_announced(
     """Theorem N8 needs a density whose logarithm moves by at most the shift, on the whole line;
     quadrature a concave one.
     """
-    noise = by_name(name)
+    noise = noise_of(name)
     z = np.linspace(-6.0, 30.0, 721)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_pdf = np.log(noise.pdf(z))
@@ -250,7 +250,7 @@ def test_bounded_range_is_announced_by_gumbel_alone():
     rests on.
     """
     for name in typing.get_args(NoiseName):
-        noise, scores = by_name(name), np.array([0.0, 1.3, 2.1])
+        noise, scores = noise_of(name), np.array([0.0, 1.3, 2.1])
         softmax = np.exp(scores) / np.exp(scores).sum()
         proportional = np.allclose(argmax_probabilities(noise, 1.0, scores), softmax, atol=1e-9)
         assert proportional is (noise.winner_cost == "bounded_range")
@@ -284,7 +284,7 @@ def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
 
 def test_the_variance_is_that_of_the_law(name):
     """What forecasts and means over time take for the variance is the variance, to 1e-12."""
-    assert by_name(name).variance == pytest.approx(NOISE_LAWS[name].scipy.var(), rel=1e-12)
+    assert noise_of(name).variance == pytest.approx(NOISE_LAWS[name].scipy.var(), rel=1e-12)
 
 
 def test_symmetry_is_announced_truthfully(name):
@@ -292,7 +292,7 @@ def test_symmetry_is_announced_truthfully(name):
     somewhere.
     """
     noise, grid = (
-        by_name(name),
+        noise_of(name),
         np.concatenate(
             [np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]]
         ),
@@ -305,7 +305,7 @@ def test_kinks_are_where_the_slope_jumps(name):
     """The one-sided slopes of the density differ at every announced kink, and agree at every other
     point of a grid.
     """
-    noise, h = by_name(name), 1e-6
+    noise, h = noise_of(name), 1e-6
     z = np.linspace(-5.0, 5.0, 101)
     left = (noise.pdf(z) - noise.pdf(z - h)) / h
     right = (noise.pdf(z + h) - noise.pdf(z)) / h

@@ -12,7 +12,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dpselect.noise import InvalidNoiseArgument, QuadratureError, by_name
+from dpselect.noise import InvalidNoiseArgument, QuadratureError, noise_of
 from dpselect.verify import quadrature
 from dpselect.verify.quadrature import (
     argmax_probabilities,
@@ -64,7 +64,7 @@ def test_two_candidates_closed_form(member, gap):
     """
     mp.mp.dps = 30
     for scale in (1e-9, 1.0, 1e9):
-        won = argmax_probabilities(by_name(member), scale, [gap * scale, 0.0])[1]
+        won = argmax_probabilities(noise_of(member), scale, [gap * scale, 0.0])[1]
         # gap * scale is rounded, which moves the probability by its logarithm times an ulp.
         assert abs(won / TWO_CANDIDATES[member](gap) - 1.0) <= 1e-15 * (10.0 + 2.0 * gap**2)
 
@@ -91,7 +91,7 @@ def test_exponential_noise_is_permute_and_flip(weights):
     """
     exact = [Fraction(w) for w in weights.split()]
     scores = [math.log(w) for w in exact]
-    found = argmax_probabilities(by_name("exponential"), 1.0, scores)
+    found = argmax_probabilities(noise_of("exponential"), 1.0, scores)
     assert all(close(p, float(e)) for p, e in zip(found, permute_and_flip(exact), strict=True))
 
 
@@ -106,7 +106,7 @@ def test_totals_are_one(name, m, spread):
     """The probabilities of all outcomes sum to one within 1e-12, from ties to differences of 1000
     units.
     """
-    noise, scores = by_name(name), random_scores(m, m, spread)
+    noise, scores = noise_of(name), random_scores(m, m, spread)
     assert abs(argmax_probabilities(noise, 1.0, scores).sum() - 1.0) < 1e-12
     for k in range(1, m + 1):
         assert abs(math.fsum(top_set_probabilities(noise, 1.0, scores, k).values()) - 1.0) < 1e-12
@@ -118,7 +118,7 @@ def test_only_differences_in_units_of_the_scale_matter(name, scale):
     and ties get equal ones.
     """
     noise, scores, order = (
-        by_name(name),
+        noise_of(name),
         np.array([3.0, 0.0, 3.0, -2.0, 1.0]),
         np.array([4, 2, 0, 1, 3]),
     )
@@ -139,7 +139,7 @@ def test_what_is_far_apart_is_decided_surely_and_does_not_blur_what_is_not(name)
     """Differences that overflow give certain outcomes; 1,000 units below the winner, and between
     clusters further apart, the runner-up is decided as if the others were absent.
     """
-    noise, scores = by_name(name), [-1e300, 1e300, 0.0]
+    noise, scores = noise_of(name), [-1e300, 1e300, 0.0]
     assert argmax_probabilities(noise, 1e-200, scores).round(14).tolist() == [0.0, 1.0, 0.0]
     assert abs(top_set_probabilities(noise, 1e-200, scores, 2)[frozenset({1, 2})] - 1.0) < 1e-14
     within = argmax_probabilities(noise, 1.0, [0.0, 0.3])
@@ -154,7 +154,7 @@ def test_what_is_far_apart_is_decided_surely_and_does_not_blur_what_is_not(name)
 
 def test_ties_share_equally(name):
     """With all scores tied every set of k has probability 1 / C(m, k), for m up to 6."""
-    noise = by_name(name)
+    noise = noise_of(name)
     for m, k in [(2, 1), (4, 2), (6, 3), (5, 5)]:
         found = top_set_probabilities(noise, 2.0, np.full(m, 3.0), k)
         assert list(found) == [frozenset(s) for s in itertools.combinations(range(m), k)]
@@ -166,7 +166,7 @@ def test_gumbel_sets_beyond_the_closed_form():
     its complement.
     """
     scores = random_scores(3, 12, 2.0)
-    noise = by_name("gumbel")
+    noise = noise_of("gumbel")
     by_quadrature = top_set_probabilities(noise, 1.0, scores, 11)
     assert abs(math.fsum(by_quadrature.values()) - 1.0) < 1e-12
     # The last of all Gumbel ranks, by inclusion and exclusion over who comes before it.
@@ -187,7 +187,7 @@ def test_many_rows_agree_with_single_calls(name, m):
     """The batch gives each row its own answer, in input order, whether rows repeat up to shift and
     order or not.
     """
-    noise, rng = by_name(name), np.random.default_rng(7)
+    noise, rng = noise_of(name), np.random.default_rng(7)
     matrix = np.concatenate([rng.integers(0, 4, size=(60, m)), rng.normal(size=(40, m)) * 30.0])
     single = np.stack([argmax_probabilities(noise, 1.7, row) for row in matrix])
     np.testing.assert_allclose(
@@ -202,7 +202,7 @@ def test_orders_of_a_set_sum_to_the_set(name, m, k, spread):
     winner the winner's: by sets of nodes of their own, beyond the gap too where the middle of the
     range becomes one piece.
     """
-    noise, scores = by_name(name), np.random.default_rng(m * k).normal(size=m) * spread
+    noise, scores = noise_of(name), np.random.default_rng(m * k).normal(size=m) * spread
     found = ordered_probabilities(noise, 1.4, scores, k)
     assert list(found) == list(itertools.permutations(range(m), k))
     for subset, p in top_set_probabilities(noise, 1.4, scores, k).items():
@@ -217,9 +217,9 @@ def test_iterated_integrals_reproduce_sequential_softmax():
     """The iterated quadrature, run on Gumbel noise, gives the product of softmaxes to 12 digits at
     m = k = 4.
     """
-    gumbel, scores = by_name("gumbel"), np.array([0.5, 6.0, -3.0, 1.0])
+    gumbel, scores = noise_of("gumbel"), np.array([0.5, 6.0, -3.0, 1.0])
     closed = ordered_probabilities(gumbel, 0.8, scores, 4)
-    iterated = quadrature._iterated(gumbel, 0.8, scores, 4)
+    iterated = quadrature._sequence_probabilities(gumbel, 0.8, scores, 4)
     assert min(closed.values()) < 1e-10
     assert max(abs(iterated[order] / closed[order] - 1.0) for order in closed) < 1e-12
 
@@ -235,7 +235,7 @@ def test_three_in_order_match_extended_precision(name, reference, scores):
     ends = sorted(
         {mp.mpf(s) + r for s in scores for r in (-60, -30, -15, -8, -4, 0, 4, 8, 15, 30, 70)}
     )
-    for order, p in ordered_probabilities(by_name(name), 1.0, scores, 3).items():
+    for order, p in ordered_probabilities(noise_of(name), 1.0, scores, 3).items():
         high, middle, low = (mp.mpf(scores[i]) for i in order)
 
         def integrand(t, high=high, middle=middle, low=low):
@@ -246,7 +246,7 @@ def test_three_in_order_match_extended_precision(name, reference, scores):
         assert abs(float(p / exact - 1)) < 1e-13 + 1e-15 * abs(math.log(p))
 
 
-LAPLACE = by_name("laplace")
+LAPLACE = noise_of("laplace")
 REFUSED = [
     *(
         (call, [1.0, 2.0], scale, 1, "scale")

@@ -72,7 +72,7 @@ def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
     """
     counts = kind(COUNTS)
     for ballots in (
-        pate.Ballots.stacked(kind(VOTES.reshape(35, 4).astype(np.uint8)), teachers=5),
+        pate.Ballots.from_rows(kind(VOTES.reshape(35, 4).astype(np.uint8)), teachers=5),
         pate.Ballots(counts, teachers=5),
         pate.Ballots(COUNTS.astype(float).tolist(), teachers=5),
     ):
@@ -100,7 +100,7 @@ def test_repeated_entries_are_added_up_and_do_not_wrap(dtype: Any) -> None:
     sure = pate.BinaryVoting(sigma=1e-6, labels=2, threshold=most + 0.5)
     assert sure.select_many(above)[0].indices == (0,)
     with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
-        pate.Ballots.stacked(around, teachers=1)
+        pate.Ballots.from_rows(around, teachers=1)
     assert around.nnz == 2 * most + 3
 
 
@@ -176,11 +176,14 @@ def test_what_is_no_ballot_and_no_count_is_refused(name: str) -> None:
 
 
 WRONG: list[tuple[str, Callable[[], Any]]] = [
-    ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES.reshape(35, 4)[:-1], teachers=5)),
-    ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES, teachers=5)),
+    (
+        "whole number of rounds",
+        lambda: pate.Ballots.from_rows(VOTES.reshape(35, 4)[:-1], teachers=5),
+    ),
+    ("whole number of rounds", lambda: pate.Ballots.from_rows(VOTES, teachers=5)),
     (
         "two dimensions",
-        lambda: pate.Ballots.stacked(sparse.coo_array(VOTES.astype(np.uint8)), teachers=5),
+        lambda: pate.Ballots.from_rows(sparse.coo_array(VOTES.astype(np.uint8)), teachers=5),
     ),
     ("teachers=6", lambda: pate.Ballots(VOTES, teachers=6)),
     ("missing=", lambda: pate.Ballots(VOTES, missing=cast(Any, "ignore"))),
@@ -407,7 +410,7 @@ def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int) -> Non
     for ballots in (
         pate.Ballots(votes, missing="allow"),
         pate.Ballots(listed, missing="allow"),
-        pate.Ballots.stacked(stacked, teachers=4, missing="allow"),
+        pate.Ballots.from_rows(stacked, teachers=4, missing="allow"),
     ):
         cut = ballots.cut(tau, salt="s")
         assert np.array_equal(cut.counts, cut_slowly(votes, tau).sum(axis=1))

@@ -16,7 +16,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.plan import calibrated
+from dpselect.plan import calibrate_mechanism
 
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
 MODEL = pate.VotesModel(teachers=60, labels=8, votes_per_item=1.5, agreement=0.7)
@@ -93,11 +93,15 @@ def test_the_noise_of_the_test_may_be_stated() -> None:
         (InvalidRequest, lambda: pate.fitted(pate.StableVoting, acc.Budget(epsilon=1.0), labels=3)),
         (
             acc.AccountingError,
-            lambda: calibrated(lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600),
+            lambda: calibrate_mechanism(
+                lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600
+            ),
         ),
         (
             InvalidRequest,
-            lambda: calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0),
+            lambda: calibrate_mechanism(
+                lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0
+            ),
         ),
         (InvalidRequest, lambda: pate.outlook(pate.GNMax(sigma=1.0, labels=3), teachers=0)),
         (
@@ -115,11 +119,8 @@ def test_the_noise_of_the_test_may_be_stated() -> None:
             )
             for wrong in ({"labels": 1}, {"agreement": 1.0}, {"correlation": 1.0})
         ),
-        (InvalidRequest, lambda: pate.simulated(MODEL.model_copy(update={"votes_per_item": 9.0}))),
-        (
-            InvalidRequest,
-            lambda: pate.predicted(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]]),
-        ),
+        (InvalidRequest, lambda: pate.simulate(MODEL.model_copy(update={"votes_per_item": 9.0}))),
+        (InvalidRequest, lambda: pate.predict(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]])),
         (InvalidRequest, lambda: pate.TrialVotes(COUNTED, np.ones((1, 2), dtype=bool))),
     ],
 )
@@ -207,12 +208,12 @@ def test_a_forecast_is_the_law(mechanism: Any) -> None:
                 chance / 3 * (not chosen and mechanism.kind in ("confident_gnmax", "stable_voting"))
             )
     many = pate.Ballots(np.tile(counts, (200, 1)), teachers=20)
-    found = pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
+    found = pate.predict(mechanism, many, np.tile(truth, (200, 1)))
     expected = (labels, right, 1 - silent, 2 * right / (labels + 5 / 3))
     assert (found.labels, found.right, found.answered, found.f1) == pytest.approx(
         expected, abs=0.02
     )
-    assert found == pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
+    assert found == pate.predict(mechanism, many, np.tile(truth, (200, 1)))
 
 
 # -- votes that are made up ------------------------------------------------------------------------
@@ -225,14 +226,14 @@ def test_simulated_votes_have_the_stated_means() -> None:
     model = pate.VotesModel(
         teachers=300, labels=40, votes_per_item=2.5, agreement=0.6, stray_votes=3.0, correlation=0.2
     )
-    votes = pate.simulated(model, items=1000)
+    votes = pate.simulate(model, items=1000)
     shares = votes.ballots.counts / 300
     assert votes.truth.sum(axis=1).mean() == pytest.approx(2.5, abs=0.1)
     assert shares[votes.truth].mean() == pytest.approx(0.6, abs=0.03)
     assert shares[~votes.truth].sum() / 1000 == pytest.approx(3.0, abs=0.15)
     assert shares[votes.truth].var() == pytest.approx(0.6 * 0.4 * 0.2, rel=0.15)
-    assert np.array_equal(pate.simulated(model, items=1000).ballots.counts, votes.ballots.counts)
-    alike = pate.simulated(model.model_copy(update={"correlation": 0.0}), items=200)
+    assert np.array_equal(pate.simulate(model, items=1000).ballots.counts, votes.ballots.counts)
+    alike = pate.simulate(model.model_copy(update={"correlation": 0.0}), items=200)
     assert (alike.ballots.counts / 300)[alike.truth].std() < 0.04
 
 

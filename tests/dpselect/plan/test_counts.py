@@ -19,7 +19,7 @@ import dpselect as dps
 from dpselect.app.cli.app import app
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.plan import default_choice, interval
 from dpselect.plan.counts import MOST_ITEMS, CountNoise
 from dpselect.plan.fit import fitted, noise_settings
@@ -76,7 +76,7 @@ def test_a_budget_that_pays_for_no_counts_is_named_as_it_is_stated() -> None:
         acc.errors.CalibrationError,
         match=r"counts of users fit epsilon=1e-9, delta=1e-300\. Raise",
     ):
-        CountNoise.of(asked(recounted=True), acc.Budget(epsilon=1e-9, delta=1e-300))
+        CountNoise.from_request(asked(recounted=True), acc.Budget(epsilon=1e-9, delta=1e-300))
 
 
 # -- intervals -------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
     """
     around = interval(mechanism, confidence, count=3)
     assert around is not None
-    noise = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise)
+    noise = noise_of("laplace" if mechanism.noise == "gumbel" else mechanism.noise)
     many = around.among
     width = (around.half_width - public_grid(20.0) / 2) / 20.0
     beyond = [

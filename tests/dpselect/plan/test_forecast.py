@@ -24,11 +24,11 @@ ONCE = dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", None)
 
 
 def users(seed: int = 0) -> MadeUpUsers:
-    return MadeUpUsers.of(PROFILE, np.random.default_rng(seed))
+    return MadeUpUsers.from_profile(PROFILE, np.random.default_rng(seed))
 
 
 def forecast(choice: Choice, profile: Profile, k: int, *, known: bool, draws: int = 80) -> Forecast:
-    return Forecaster(profile, known).of(choice, k, draws=draws)
+    return Forecaster(profile, known).forecast(choice, k, draws=draws)
 
 
 def vector(scale: float, k: int = 5, **bounds: Any) -> Choice:
@@ -65,7 +65,7 @@ def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> N
     look = scores.second
     assert look is not None
     assert np.allclose(scores.values, read.scores(clip=clip).values, atol=0.01)
-    assert np.allclose(look.weighed(labels, 0.8), weighed, atol=0.01)
+    assert np.allclose(look.weigh_candidates(labels, 0.8), weighed, atol=0.01)
     assert np.allclose(look.scores(labels).values, again.scores(clip=1.41).values, atol=0.01)
 
 
@@ -98,7 +98,7 @@ def test_without_noise_all_are_found_and_with_very_much_as_many_as_by_chance() -
 
 def test_users_beyond_what_is_drawn_stand_for_several() -> None:
     """Counts keep their size where fewer users are made up than there are."""
-    made = MadeUpUsers.of(Profile.zipf(1.0, 50, 10**9), np.random.default_rng(0))
+    made = MadeUpUsers.from_profile(Profile.zipf(1.0, 50, 10**9), np.random.default_rng(0))
     assert made.each == 1000.0
     assert abs(made.counts.sum() / 10**9 - 1) < 0.01
 
@@ -108,7 +108,7 @@ def test_users_of_several_groups_have_as_many_items_in_each() -> None:
     look like the whole log.
     """
     groups = Groups(count=4, per_user=2.0, exponent=1.0)
-    made = MadeUpUsers.of(PROFILE, np.random.default_rng(3), groups)
+    made = MadeUpUsers.from_profile(PROFILE, np.random.default_rng(3), groups)
     members = np.unique(np.stack([made.users, made.cells // made.size]), axis=1)
     sizes = np.bincount(members[1], minlength=4)
     assert (np.diff(sizes) < 0).all()
@@ -130,7 +130,7 @@ def test_nobody_has_more_items_than_there_are() -> None:
     users as stated.
     """
     profiles = [Profile.zipf(1.0, 100, 1000, items_per_user={most: 1}) for most in (100, 10**6)]
-    found = [MadeUpUsers.of(one, np.random.default_rng(1)) for one in profiles]
+    found = [MadeUpUsers.from_profile(one, np.random.default_rng(1)) for one in profiles]
     assert [one.each for one in found] == [1.0, 1.0]
     assert found[1].counts.max() <= 1000
 

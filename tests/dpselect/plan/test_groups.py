@@ -88,7 +88,7 @@ def test_what_is_predicted_is_found(bounds: dict[str, Any], listed: bool) -> Non
     )
     asked: dict[str, Any] = {"epsilon": 0.5, "delta": 1e-6, "k": 8, **bounds}
     plan = dps.plan(**asked, profile=shape, unknown_domain=not listed, groups=4)
-    made = MadeUpUsers.of(shape, np.random.default_rng(8), Groups(count=4))
+    made = MadeUpUsers.from_profile(shape, np.random.default_rng(8), Groups(count=4))
     group, item = np.divmod(made.cells, made.size)
     log = pd.DataFrame({"user": made.users, "item": item.astype(str), "town": group.astype(str)})
     lists: dict[str, Any] = {"groups": list("0123")} | (

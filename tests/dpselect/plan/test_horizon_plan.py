@@ -88,7 +88,7 @@ def test_what_is_planned_is_found(asked: dict[str, Any], groups: Groups | None) 
     up anew.
     """
     planned = plan(periods=5, **asked)
-    made = MadeUpUsers.of(SHAPE, np.random.default_rng(11), groups)
+    made = MadeUpUsers.from_profile(SHAPE, np.random.default_rng(11), groups)
     assert found(planned.mechanism, made, known="unknown_domain" not in asked) == pytest.approx(
         planned.expected.recall, abs=0.08
     )

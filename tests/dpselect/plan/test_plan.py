@@ -111,9 +111,9 @@ def test_other_kinds_are_compared_where_they_are_named() -> None:
     recalls = [one.expected.recall for one in found.ranked]
     assert recalls == sorted(recalls, reverse=True)
     alone = dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True, mechanism="limited_domain")
-    assert found.named("limited_domain") == alone.recommended
+    assert found.find("limited_domain") == alone.recommended
     with pytest.raises(InvalidRequest, match=r"'magic' is not planned\. Choose one of"):
-        found.named("magic")
+        found.find("magic")
 
 
 def test_a_plan_reads_back() -> None:

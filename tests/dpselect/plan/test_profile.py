@@ -103,13 +103,13 @@ def test_a_shape_keeps_its_counts_and_is_immutable() -> None:
 def test_other_shapes_keep_the_sum_of_users() -> None:
     """Uneven counts scatter by 4 %; a flat head and a power of the law keep the sum."""
     smooth = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
-    uneven, flat = smooth.uneven(np.random.default_rng(3)), smooth.flattened(30.0)
+    uneven, flat = smooth.scatter(np.random.default_rng(3)), smooth.flatten(30.0)
     assert (np.diff(uneven.values) <= 0).all()
     assert uneven.dense().sum() == pytest.approx(smooth.dense().sum(), rel=0.02)
     assert flat.dense().sum() == pytest.approx(smooth.dense().sum(), rel=1e-9)
     assert flat.values[0] / flat.values[19] < 0.5 * smooth.values[0] / smooth.values[19]
     steep = Profile.zipf(1.0, 1000, 10**9)
-    power = steep.tempered(0.6)
+    power = steep.temper(0.6)
     assert power.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
     assert np.log(power.values[0] / power.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
 

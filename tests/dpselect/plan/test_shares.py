@@ -33,7 +33,9 @@ def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.relations.Rela
 @pytest.mark.parametrize("budget", BUDGETS[1:], ids=str)
 def test_counts_cost_the_share_that_is_stated(budget: acc.Budget, *, recounted: bool) -> None:
     """Of rho, or of a pure epsilon; the mechanism beside them has the rest."""
-    counts = CountNoise.of(TopKRequest(k=4, candidates=9, counts=0.2, recounted=recounted), budget)
+    counts = CountNoise.from_request(
+        TopKRequest(k=4, candidates=9, counts=0.2, recounted=recounted), budget
+    )
     base = dps.PeelingTopK(k=4, noise="gumbel", scale=1e9)
     cost = counts.beside(base).curve
     spent = cost.rho if budget.form == "zcdp" else cost.pure_epsilon

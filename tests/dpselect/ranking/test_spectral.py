@@ -232,7 +232,7 @@ def test_tables_of_any_library_read_the_same(table: Any) -> None:
         (lambda: Comparisons(["secret"], ["b"], [1.0, 2.0]), "one per comparison"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "c"]), "not in items"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "b"]), "each once"),
-        (lambda: Comparisons(["secret"], ["b"]).restricted(["b", "c"]), "not in the catalog"),
+        (lambda: Comparisons(["secret"], ["b"]).restrict(["b", "c"]), "not in the catalog"),
         (lambda: read({"w": ["secret"]}, winner="w", loser="l"), "no column 'l'"),
         (lambda: read(pd.DataFrame({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'"),
         (lambda: diagnose(Comparisons(WINNERS, LOSERS), normalizer=1.0), "largest degree"),
@@ -286,7 +286,7 @@ def test_a_diagnosis_of_public_comparisons() -> None:
         ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0))
     )
     parted = diagnose(of([("a", "b"), ("c", "d")]))
-    assert diagnose(of([("a", "b"), ("c", "d")]).restricted(["a", "b"])).complete
+    assert diagnose(of([("a", "b"), ("c", "d")]).restrict(["a", "b"])).complete
     assert (parted.components, parted.complete, parted.ergodicity) == (2, False, 1.0)
 
 

@@ -11,7 +11,7 @@ from chance import fit
 from flint import arb, ctx, fmpq
 from scipy.stats import binomtest
 
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import NoiseName, noise_of
 from dpselect.sampling import ExactSampler, SeededSampler, Thresholds
 from dpselect.sampling.contest import LazyUniform, WordSource, exceeds
 from dpselect.verify.quadrature import argmax_probabilities
@@ -54,7 +54,7 @@ def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
 @pytest.mark.parametrize("level", [-3.0, 0.0, 0.7, 6.0, 25.0])
 def test_exceeding_a_level_has_the_chance_of_the_tail(name: str, level: float) -> None:
     """scale Z > level happens sf(level / scale) of 400,000 times, far up the tail too."""
-    noise, scale = by_name(name), 1.7  # type: ignore[arg-type]
+    noise, scale = noise_of(name), 1.7  # type: ignore[arg-type]
     for source in (ExactSampler(np.random.default_rng(2)), SeededSampler(np.random.default_rng(2))):
         hits = int(source.exceeds(np.full(400_000, -level), noise, scale, 0.0).sum())
         assert binomtest(hits, 400_000, float(noise.sf(level / scale))).pvalue > LIMIT
@@ -65,7 +65,7 @@ def test_a_level_inside_the_first_word_is_refined(name: str) -> None:
     """A level within the error of the floats is compared by the bits: the answer is that of the
     sign of an Arb difference.
     """
-    noise, rng = by_name(name), np.random.default_rng(3)  # type: ignore[arg-type]
+    noise, rng = noise_of(name), np.random.default_rng(3)  # type: ignore[arg-type]
     for _ in range(50):
         word, scale = (
             int(rng.integers(2**58, 2**64 - 2**58, dtype=np.uint64)),
@@ -86,7 +86,7 @@ def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> N
     """Margins one unit of the last place apart that float64 cannot tell pass in their order: the
     level is one number.
     """
-    noise, words = by_name("laplace"), [2**62 + 5, *[2**62 + 5] * 3]
+    noise, words = noise_of("laplace"), [2**62 + 5, *[2**62 + 5] * 3]
     margins = np.array([[-1e-17, 0.0, 1e-17]])
     for follow in range(40):
         rest = np.random.default_rng(follow)
@@ -104,7 +104,7 @@ def test_integers_above_two_to_the_53_are_compared_exactly() -> None:
     """2^60 + 1 exceeds the level 2^60 under noise far smaller than 1, and 2^60 - 1 does not."""
     values = np.array([2**60 + 1, 2**60 - 1], dtype=np.int64)
     assert ExactSampler(np.random.default_rng(13)).exceeds(
-        values, by_name("laplace"), 0.01, 2.0**60
+        values, noise_of("laplace"), 0.01, 2.0**60
     ).tolist() == [True, False]
 
 
@@ -114,7 +114,7 @@ def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
     """The winner of each of 100,000 rows, by the exact sampler and by the plain one: both have the
     law of quadrature.
     """
-    noise, values = by_name(name), np.array([0.0, 1.0, 1.0, 3.5]) * scale  # type: ignore[arg-type]
+    noise, values = noise_of(name), np.array([0.0, 1.0, 1.0, 3.5]) * scale  # type: ignore[arg-type]
     law = argmax_probabilities(noise, scale, values)
     for source in (ExactSampler(np.random.default_rng(6)), SeededSampler(np.random.default_rng(6))):
         winners = source.top_k_rows(np.tile(values, (100_000, 1)), noise, scale, 1)[:, 0]
@@ -127,7 +127,7 @@ def test_rows_of_very_different_sizes_keep_their_gaps() -> None:
     """
     matrix = np.array([[0, 3, 1], [2**62, 2**62 + 3, 2**62 + 1]], dtype=np.int64)
     for source in (ExactSampler(np.random.default_rng(8)), SeededSampler(np.random.default_rng(8))):
-        assert source.top_k_rows(matrix, by_name("gumbel"), 0.02, 3).tolist() == [[1, 2, 0]] * 2
+        assert source.top_k_rows(matrix, noise_of("gumbel"), 0.02, 3).tolist() == [[1, 2, 0]] * 2
 
 
 def test_subsets_are_uniform() -> None:
@@ -156,5 +156,5 @@ def test_constant_work_draws_one_word_per_candidate(size: int) -> None:
     for values in (np.zeros(size), np.arange(size) ** 2.0, np.r_[1e9, np.zeros(size - 1)]):
         drawn.clear()
         source = ExactSampler(Counting(np.random.PCG64(1)), constant_work=True)
-        assert len(source.top_k(values, by_name("gumbel"), 1.0, 3)) == 3
+        assert len(source.top_k(values, noise_of("gumbel"), 1.0, 3)) == 3
         assert sum(drawn) == size

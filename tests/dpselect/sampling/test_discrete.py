@@ -12,7 +12,7 @@ from scipy.stats import binom
 
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import LazyUniform
-from dpselect.sampling.discrete import _table, binomial_counts, refined_count, successes
+from dpselect.sampling.discrete import _table, binomial_counts, refine_count, successes
 
 LIMIT = 1e-8
 
@@ -45,7 +45,7 @@ def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
     entry = int(_table(8)[12])
     for follow, expected in ((0, 12), (2**64 - 1, 13)):
         draw = LazyUniform(lambda n, follow=follow: np.full(n, follow, dtype=np.uint64), word=entry)
-        assert refined_count(8, draw) == expected
+        assert refine_count(8, draw) == expected
         words = iter([np.array([entry], dtype=np.uint64), np.array([follow], dtype=np.uint64)])
         assert binomial_counts(1, 8, lambda _, words=words: next(words)).tolist() == [expected]
 
@@ -53,7 +53,7 @@ def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
 def test_words_of_ones_end() -> None:
     """The largest words stand for a count in the far tail, never for a search without end."""
     words = iter([2**64 - 1, 2**64 - 1, 5])
-    count = refined_count(
+    count = refine_count(
         7, LazyUniform(lambda _: np.array([next(words)], dtype=np.uint64), word=2**64 - 1)
     )
     assert 64 < count < 200

@@ -13,11 +13,11 @@ from chance import equally_likely
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import ExactSampler, SeededSampler
 from dpselect.sampling.base import _as_float, _nearest, nearest
 from dpselect.sampling.contest import Entries, LazyUniform, RankingProblem, rational
-from dpselect.sampling.thresholds import _pooled, negligible_score
+from dpselect.sampling.thresholds import _draw_far, negligible_score
 
 LIMIT = 1e-8  # about forty tests of fixed seeds: false alarm below 1e-6
 NOISES = ["gaussian", "laplace"]
@@ -41,10 +41,10 @@ def test_the_fast_way_of_rounding_is_that_of_the_bits(name: str, grid: float) ->
     """For the same words, every multiple of the grid is the one that Arb finds, at any size of
     score and known level of V.
     """
-    noise, words = by_name(name), ExactSampler(np.random.default_rng(2)).words  # type: ignore[arg-type]
+    noise, words = noise_of(name), ExactSampler(np.random.default_rng(2)).words  # type: ignore[arg-type]
     for values in _kinds():
         for level in (0, 9):
-            entries = Entries.at(np.arange(len(values)), words(len(values)), level)
+            entries = Entries.from_index(np.arange(len(values)), words(len(values)), level)
             fast = nearest(values, noise, 3.7, grid, entries, words)
             for i in range(0, len(values), 11):
                 draw = entries.refined.get((i, 0)) or LazyUniform(
@@ -64,7 +64,7 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
     """Of 60,000 scores, near the level and far below it, each kind passes as often as its tail
     says, and nothing else passes.
     """
-    noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
+    noise, scale, level = noise_of(name), 2.0, 11.0  # type: ignore[arg-type]
     kinds = np.array([13, 11, 9, 4, 1, -1000])
     values = np.repeat(kinds, 10_000)
     for source in (
@@ -87,13 +87,13 @@ def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(
     """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by
     2^-bits alike.
     """
-    noise, source = by_name(name), ExactSampler(np.random.default_rng(bits))  # type: ignore[arg-type]
+    noise, source = noise_of(name), ExactSampler(np.random.default_rng(bits))  # type: ignore[arg-type]
     problem = RankingProblem(
         np.zeros(4_000_000, dtype=np.int64), noise, 2.0, 4_000_000, source.words
     )
     level = -negligible_score(problem, 0.0, bits)
     for power in (8, bits):
-        hits = len(_pooled(problem, level, np.empty(0, dtype=np.int64), power))
+        hits = len(_draw_far(problem, level, np.empty(0, dtype=np.int64), power))
         assert binomtest(hits, 4_000_000, float(noise.sf(level / 2.0))).pvalue > LIMIT
     assert (
         binomtest(
@@ -113,7 +113,7 @@ def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(
     """Every group passes as often as its tail says, each of its members as often, and none twice;
     far groups cost nothing.
     """
-    noise, scale, level = by_name(name), 2.0, 11.0  # type: ignore[arg-type]
+    noise, scale, level = noise_of(name), 2.0, 11.0  # type: ignore[arg-type]
     values, sizes = (
         np.array([13, 11, 9, 4, -(2**40)]),
         np.array([10_000, 10_000, 10_000, 10_000, 2**61]),
@@ -143,7 +143,7 @@ def test_few_of_very_many_that_are_all_above() -> None:
     """Where nearly all of 200,000 pass, the few largest are found by a sweep and have the law of
     the largest of all draws.
     """
-    noise, values, seen = by_name("gaussian"), np.full(200_000, 50), []
+    noise, values, seen = noise_of("gaussian"), np.full(200_000, 50), []
     for seed in range(60):
         seen.append(
             ExactSampler(np.random.default_rng(seed))
@@ -171,7 +171,7 @@ def test_what_a_comparison_had_to_look_at_is_kept() -> None:
 
         source = ExactSampler(np.random.default_rng(seed))
         source.words = words  # type: ignore[method-assign]
-        drawn = source.ranking(np.zeros(6), by_name("laplace"), 1.0, 6)
+        drawn = source.ranking(np.zeros(6), noise_of("laplace"), 1.0, 6)
         numbers = drawn.rounded(2.0**-110)
         # All agree to 64 bits, so that as floats they are one; the largest noise has the smallest
         # V.
@@ -187,7 +187,7 @@ def test_what_a_comparison_had_to_look_at_is_kept() -> None:
 def test_grouped_candidates_bring_their_noise() -> None:
     """Grouped scores rank and round without being expanded; a member belongs to its group."""
     drawn = ExactSampler(np.random.default_rng(11)).ranking(
-        np.array([0, 30]), by_name("gaussian"), 1.0, 4, np.array([10**12, 2])
+        np.array([0, 30]), noise_of("gaussian"), 1.0, 4, np.array([10**12, 2])
     )
     assert sorted(drawn.index.tolist()) == [0, 0, 1, 1]
     assert sorted(drawn.member[drawn.index == 1].tolist()) == [0, 1]

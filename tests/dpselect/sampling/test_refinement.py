@@ -15,7 +15,7 @@ from noise_laws import NOISE_LAWS
 from slow_reference import order, widened
 
 from accounting.numbers import Floats
-from dpselect.noise import Noise, by_name
+from dpselect.noise import Noise, noise_of
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import (
     MARGIN,
@@ -29,7 +29,7 @@ from dpselect.sampling.contest import (
     contest_bounds,
     estimates,
 )
-from dpselect.sampling.exact import HIGHEST_LEVEL, UNKNOWN, Sweep, drawn_all, top_k_rows, units
+from dpselect.sampling.exact import HIGHEST_LEVEL, UNKNOWN, Sweep, draw_all, top_k_rows, units
 
 NAMES = list(NOISE_LAWS)
 
@@ -66,7 +66,7 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
     """For the same bits the float path, a widened one and one that knows nothing agree with an
     all-Arb sort; 1,800 cases.
     """
-    noise = by_name(name)  # type: ignore[arg-type]
+    noise = noise_of(name)  # type: ignore[arg-type]
     for case, (values, scale, k) in enumerate(_cases(7, 300)):
         words = np.random.default_rng(case).integers(0, 2**64, size=len(values), dtype=np.uint64)
         expected = order(noise, values.tolist(), scale, words.tolist(), k)
@@ -80,7 +80,7 @@ def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> No
                 margin=max(by, MARGIN),
                 words=ExactSampler(np.random.default_rng(case)).words,
             )
-            assert drawn_all(asked).index.tolist() == expected
+            assert draw_all(asked).index.tolist() == expected
         rows = replace(
             plain, values=values[None], words=ExactSampler(np.random.default_rng(case)).words
         )
@@ -91,7 +91,7 @@ def test_many_close_estimates_are_ranked_together() -> None:
     """All of 3,000 candidates are asked for and estimates a unit apart tell nothing: the order is
     that of the bounds.
     """
-    noise, words = by_name("laplace"), ExactSampler(np.random.default_rng(9)).words(3000)
+    noise, words = noise_of("laplace"), ExactSampler(np.random.default_rng(9)).words(3000)
     asked = RankingProblem(
         np.zeros(3000), noise, 1.0, 3000, ExactSampler(np.random.default_rng(9)).words
     )
@@ -100,7 +100,7 @@ def test_many_close_estimates_are_ranked_together() -> None:
     assert (low[expected[:-1]] > high[expected[1:]]).all()
     for margin in (MARGIN, 2.0**-12, 1.0):
         assert np.array_equal(
-            drawn_all(
+            draw_all(
                 replace(asked, margin=margin, words=ExactSampler(np.random.default_rng(9)).words)
             ).index,
             expected,
@@ -112,7 +112,7 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
     """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference
     ranks them; 600 cases.
     """
-    noise, rng = by_name(name), np.random.default_rng(6)  # type: ignore[arg-type]
+    noise, rng = noise_of(name), np.random.default_rng(6)  # type: ignore[arg-type]
     for _ in range(100):
         values, words = rng.normal(size=6) * 15, rng.integers(0, 2**64, 6, dtype=np.uint64)
         levels = rng.integers(0, 57, 6)
@@ -123,7 +123,7 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
             ).against(values.max())  # type: ignore[arg-type]
             contest = Contenders(asked)
             contest.offer(Entries(np.arange(6), np.zeros(6, dtype=np.int64), levels, words))
-            assert contest.ranked().index.tolist() == expected
+            assert contest.rank().index.tolist() == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -134,16 +134,16 @@ def test_what_is_left_out_is_below_every_number(name: str) -> None:
     values = np.array([-np.inf, 0.0, -1.7e308])
     for seed in range(20):
         asked = RankingProblem(
-            values, by_name(name), 1.0, 3, ExactSampler(np.random.default_rng(seed)).words
+            values, noise_of(name), 1.0, 3, ExactSampler(np.random.default_rng(seed)).words
         )  # type: ignore[arg-type]
-        assert drawn_all(asked).index.tolist() == [1, 2, 0]
+        assert draw_all(asked).index.tolist() == [1, 2, 0]
 
 
 def test_one_wide_interval_reaches_beyond_its_neighbors() -> None:
     """Half of the entries are known to a few units only: each is compared with all whose intervals
     it meets; 200 cases.
     """
-    noise, rng = by_name("gumbel"), np.random.default_rng(8)
+    noise, rng = noise_of("gumbel"), np.random.default_rng(8)
     for _ in range(200):
         values, words = rng.normal(size=6), rng.integers(0, 2**64, 6, dtype=np.uint64)
         unknown = dict(zip(words.tolist(), rng.integers(0, 2, 6).tolist(), strict=True))
@@ -163,8 +163,8 @@ def test_one_wide_interval_reaches_beyond_its_neighbors() -> None:
             values.max()
         )
         contest = Contenders(asked)
-        contest.offer(Entries.at(np.arange(6), words))
-        assert contest.ranked().index.tolist() == order(
+        contest.offer(Entries.from_index(np.arange(6), words))
+        assert contest.rank().index.tolist() == order(
             noise, values.tolist(), 0.8, words.tolist(), 4
         )
 
@@ -174,7 +174,7 @@ def test_levels_promise_no_more_than_the_tail(name: str) -> None:
     """A candidate with V >= 2^-level stays below the threshold, few bits are given away, and large
     heights do not matter.
     """
-    noise, rng = by_name(name), np.random.default_rng(7)  # type: ignore[arg-type]
+    noise, rng = noise_of(name), np.random.default_rng(7)  # type: ignore[arg-type]
     for base in (0.0, -1e3, -1e15):
         height = base - rng.uniform(0, 1, 4000)
         threshold = base + float(rng.uniform(-3, 35))
@@ -191,7 +191,7 @@ def test_float_bounds_contain_the_real_number(name: str) -> None:
     """The float64 enclosure contains the Arb ball of the same cell, from the deepest tail to the
     other end.
     """
-    noise = by_name(name)  # type: ignore[arg-type]
+    noise = noise_of(name)  # type: ignore[arg-type]
     rng = np.random.default_rng(1)
     words = np.concatenate(
         [
@@ -227,7 +227,7 @@ def test_estimates_are_as_near_as_they_promise(name: str) -> None:
     """Outside the places that are named, an estimate is within 2^-22 of isf at both ends of the
     word's cell; ends included.
     """
-    noise = by_name(name)  # type: ignore[arg-type]
+    noise = noise_of(name)  # type: ignore[arg-type]
     rng = np.random.default_rng(3)
     bulk = rng.integers(0, 2**64, 1500, dtype=np.uint64)
     edge = bulk[:500] >> rng.integers(20, 64, 500).astype(np.uint64)
@@ -255,7 +255,7 @@ def test_estimates_in_the_wrong_order_do_not_decide(name: str) -> None:
     the greater score first, and its noise is smaller by more than that.
     """
     noise, words = (
-        by_name(name),
+        noise_of(name),
         np.array([(2**24 + 9) << 12, ((2**24 + 9) << 12) + 4095], dtype=np.uint64),
     )  # type: ignore[arg-type]
     values = np.array([0.0, 2.0**-29])
@@ -265,7 +265,7 @@ def test_estimates_in_the_wrong_order_do_not_decide(name: str) -> None:
     assert order(noise, values.tolist(), 1.0, words.tolist(), 2) == [0, 1]
     for k in (1, 2):
         asked = RankingProblem(values, noise, 1.0, k, _words_then_zeros(words))
-        assert drawn_all(asked).index.tolist() == [0, 1][:k]
+        assert draw_all(asked).index.tolist() == [0, 1][:k]
         rows = replace(asked, values=values[None], words=_words_then_zeros(words))
         assert top_k_rows(rows)[0].tolist() == [0, 1][:k]
 
@@ -280,8 +280,8 @@ def test_candidates_whose_cell_is_wide_are_never_dropped() -> None:
             words = np.random.default_rng(4).integers(2**40, 2**64 - 2**40, 5000, dtype=np.uint64)
             words[1234] = word
             stream = _words_then_zeros(words)
-            order = drawn_all(
-                RankingProblem(values, by_name(name), 1.0, 5000 if not first else 1, stream)
+            order = draw_all(
+                RankingProblem(values, noise_of(name), 1.0, 5000 if not first else 1, stream)
             ).index  # type: ignore[arg-type]
             assert order[0 if first else -1] == 1234
 
@@ -313,7 +313,7 @@ def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(
     ahead = LazyUniform(ExactSampler(np.random.default_rng(1)).words, word=2**63)
     assert (
         LazyUniform.sign_of_total(
-            fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]
+            fmpq(-1000), noise_of(name), [(fmpq(1), behind), (fmpq(-1), ahead)]
         )
         > 0
     ) is wins  # type: ignore[arg-type]
@@ -325,7 +325,7 @@ def test_a_candidate_that_is_revealed_twice_has_the_law_of_one_draw(known: int, 
     alarm: below 1e-8 in all.
     """
     many, source = 40_000, ExactSampler(np.random.default_rng(known)).words
-    sweep = Sweep(RankingProblem(np.zeros(1), by_name("gumbel"), 1.0, 1, source))
+    sweep = Sweep(RankingProblem(np.zeros(1), noise_of("gumbel"), 1.0, 1, source))
     kept, words = sweep._uniforms(np.repeat([known, UNKNOWN], many).astype(np.uint8), level)
     within = 2.0 ** (level - known)  # the chance of V < 2^-known, given V < 2^-level
     stays = (1 - within) / (1 - within * 2.0**-level)

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 from slow_reference import widened
 
 import dpselect as dps
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import NoiseName, noise_of
 from dpselect.sampling import ExactSampler, exact
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
 from dpselect.sampling.exact import (
@@ -21,8 +21,8 @@ from dpselect.sampling.exact import (
     Sweep,
     SweepIndex,
     block_maxima,
-    grouped,
-    peeled,
+    peel,
+    rank_groups,
     units,
 )
 from dpselect.verify.quadrature import argmax_probabilities
@@ -37,7 +37,7 @@ def _problem(
 ) -> RankingProblem:
     words = ExactSampler(np.random.default_rng(seed)).words
     bounds = widened(by) if by else contest_bounds
-    return RankingProblem(values, by_name(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
+    return RankingProblem(values, noise_of(name), scale, k, words, bounds).against(values.max())  # type: ignore[arg-type]
 
 
 def _uniform(entries: Entries) -> np.ndarray:
@@ -117,12 +117,12 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float, by: f
     rng = np.random.default_rng(3)
     kinds = np.arange(40) % 5
     values, rounds = kinds * 0.9, 500 if by else 1200
-    law = np.bincount(kinds, weights=argmax_probabilities(by_name(name), 1.1, values))  # type: ignore[arg-type]
+    law = np.bincount(kinds, weights=argmax_probabilities(noise_of(name), 1.1, values))  # type: ignore[arg-type]
     seen = np.zeros(5)
     for _ in range(rounds):
         problem = RankingProblem(
             values,
-            by_name(name),
+            noise_of(name),
             1.1,
             1,
             ExactSampler(rng).words,
@@ -143,8 +143,8 @@ def test_tails_of_huge_groups_follow_the_closed_form(exponent: int) -> None:
     values, multiplicities = np.array([0.0, -behind]), np.array([1, count])
     wins, members = 0, []
     for _ in range(rounds):
-        problem = RankingProblem(values, by_name("gumbel"), 1.0, 1, ExactSampler(rng).words)
-        chosen = grouped(problem, multiplicities)
+        problem = RankingProblem(values, noise_of("gumbel"), 1.0, 1, ExactSampler(rng).words)
+        chosen = rank_groups(problem, multiplicities)
         wins += int(chosen.index[0])
         members += [int(chosen.member[0]) / count] if chosen.index[0] else []
     chance = 1 / (1 + np.exp(0.5))
@@ -156,8 +156,8 @@ def test_more_candidates_than_64_bits_number_are_no_obstacle() -> None:
     """40 groups of 2^63 - 1 candidates each: every group is as likely, and the k choices differ."""
     rng = np.random.default_rng(10)
     values, multiplicities = np.zeros(40), np.full(40, 2**63 - 1)
-    chosen = grouped(
-        RankingProblem(values, by_name("exponential"), 2.0, 2000, ExactSampler(rng).words),
+    chosen = rank_groups(
+        RankingProblem(values, noise_of("exponential"), 2.0, 2000, ExactSampler(rng).words),
         multiplicities,
     )
     assert len(set(zip(chosen.index.tolist(), chosen.member.tolist(), strict=True))) == 2000
@@ -191,7 +191,7 @@ def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) ->
         scale = 5e-324 if np.abs(values).max() < 1e-300 else 1e-3
         found = (
             SweepIndex(
-                RankingProblem(values, by_name("exponential"), scale, 7, ExactSampler(rng).words)
+                RankingProblem(values, noise_of("exponential"), scale, 7, ExactSampler(rng).words)
             )
             .top_k(7)
             .index
@@ -226,7 +226,7 @@ def test_a_guess_of_any_height_ends() -> None:
     values[777] = 1e12
     for threshold in (1e9, 100.0, -1e3):
         problem = RankingProblem(
-            values, by_name("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words
+            values, noise_of("laplace"), 1.0, 1, ExactSampler(np.random.default_rng(13)).words
         )
         assert SweepIndex(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
@@ -240,7 +240,7 @@ def test_rounds_reveal_independent_uniforms(threshold: float) -> None:
     problem = _problem(rng.normal(size=size) * 3, "half_logistic", 1.3, 1, seed=7)
     winners = Rounds(problem, count, {})
     whole = units(problem.heights(block_maxima(problem.values, 10)))
-    for _, fresh, *parts in Sweep(problem)._lowered(whole, threshold, winners):
+    for _, fresh, *parts in Sweep(problem)._lower(whole, threshold, winners):
         winners.enter(fresh)
         if not any(part.depth.any() for part in parts):
             break
@@ -283,7 +283,7 @@ def test_peeling_in_one_pass_has_the_law_of_rounds(
             SweepIndex, "peel", lambda self, rounds, taken: begin(self, rounds, taken, threshold)
         )
     problem = _problem(values, "laplace", 1.5, 3, seed=17, by=by)
-    drawn = [tuple(int(values[i]) for i in peeled(problem)) for _ in range(300 if by else 500)]
+    drawn = [tuple(int(values[i]) for i in peel(problem)) for _ in range(300 if by else 500)]
     assert set(drawn) <= set(classes)
     assert fit([drawn.count(key) for key in classes], list(classes.values())) > LIMIT
 
@@ -295,7 +295,7 @@ def test_a_round_waits_for_what_it_cannot_rule_out() -> None:
     words = np.array([2**63 + 2**41, 2**63 + 2**40, 2**63], dtype=np.uint64)
     problem = _problem(np.zeros(20), "laplace", 1.0, 1, seed=22, by=0.4)
     winners = Rounds(problem, 2, {3: None})
-    winners.enter([Entries.at(np.array([7, 5, 3]), words)])
+    winners.enter([Entries.from_index(np.array([7, 5, 3]), words)])
     assert not winners.decided(0.0)
     assert list(winners.winners) == [3]
     assert not winners.decided(-0.5)  # of the second round nothing was entered
@@ -308,9 +308,9 @@ def test_rounds_take_every_candidate_once() -> None:
     """
     values = np.random.default_rng(19).permutation(20_000).astype(float)
     best = np.argsort(-values)[:300]
-    found = peeled(_problem(values, "laplace", 1e-3, 300, seed=20))
+    found = peel(_problem(values, "laplace", 1e-3, 300, seed=20))
     assert np.array_equal(found, best)
-    assert len(set(peeled(_problem(values, "laplace", 1e5, 300, seed=21)).tolist())) == 300
+    assert len(set(peel(_problem(values, "laplace", 1e5, 300, seed=21)).tolist())) == 300
 
 
 @pytest.mark.parametrize("sampled", [6, 35])
@@ -332,5 +332,5 @@ def test_winners_that_are_sampled_do_not_raise_the_guess(
     values[np.arange(sampled) * stride] = 10_000
     values[np.arange(35 - sampled) * stride + 7] = 10_000
     words = ExactSampler(np.random.default_rng(3)).words
-    exact.peeled(RankingProblem(values, by_name("exponential"), 1.0, 40, words))
+    exact.peel(RankingProblem(values, noise_of("exponential"), 1.0, 40, words))
     assert max(entered) < 40_000

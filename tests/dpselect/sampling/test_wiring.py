@@ -16,7 +16,7 @@ from chance import equally_likely, fit
 import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidScores
-from dpselect.noise import by_name
+from dpselect.noise import noise_of
 from dpselect.sampling import (
     EntropySampler,
     ExactSampler,
@@ -113,13 +113,13 @@ def test_constant_work_draws_a_noise_for_every_grouped_candidate() -> None:
 
     source = ExactSampler(Counting(np.random.PCG64(1)), constant_work=True)
     values, copies = np.array([3.0, 1.0]), np.array([2, 3])
-    found = [source.top_k_grouped(values, copies, by_name("laplace"), 2.0, 1) for _ in range(4000)]
+    found = [source.top_k_grouped(values, copies, noise_of("laplace"), 2.0, 1) for _ in range(4000)]
     assert drawn == [5] * 4000
-    law = argmax_probabilities(by_name("laplace"), 2.0, np.repeat(values, copies))
+    law = argmax_probabilities(noise_of("laplace"), 2.0, np.repeat(values, copies))
     place = [int(np.array([0, 2])[group[0]] + member[0]) for group, member in found]
     assert fit(np.bincount(place, minlength=5), law) > LIMIT
     with pytest.raises(TooManyCandidates, match="constant_work"):
-        source.top_k_grouped(values, np.array([2, 2**62]), by_name("laplace"), 2.0, 1)
+        source.top_k_grouped(values, np.array([2, 2**62]), noise_of("laplace"), 2.0, 1)
 
 
 @pytest.fixture

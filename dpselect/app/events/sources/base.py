@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
-from accounting.address import masked
+from accounting.address import mask
 from dpselect.app.events.dialect import EMBEDDED
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.not_pickled import NotPickled
@@ -232,7 +232,7 @@ class SourceRequest(NotPickled):
 
     def called(self, kind: str) -> str:
         """Name of the file in messages."""
-        return self.name or f"{kind} file {masked(self.source)}"
+        return self.name or f"{kind} file {mask(self.source)}"
 
     def refuse_options(self, what: str, *fields: str) -> None:
         """Refuse options that do not apply to a source of this kind."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, final
 from urllib.parse import unquote
 
-from accounting.address import masked
+from accounting.address import mask
 from accounting.errors import missing_extra
 from dpselect.app.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
 from dpselect.app.events.file_options import FileOptions
@@ -663,7 +663,7 @@ def _of_one(engine: Engine, request: SourceRequest) -> Rows:
     if (form := format_of(path, request.options.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
-            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes}"
+            f"format='auto' cannot tell what {mask(path)} is: the name must end in {suffixes}"
             " (and may add .gz, .bz2 or .zst); or pass format= as one of"
             f" {', '.join(repr(each.name) for each in FORMATS)}. The file of a database is named as"
             " duckdb:///FILE or sqlite:///FILE"
@@ -692,7 +692,7 @@ def _several(engine: Engine, request: SourceRequest) -> Rows:
     title = (
         f"{len(request.source)} files"
         if isinstance(request.source, list | tuple)
-        else masked(request.source)
+        else mask(request.source)
     )
     files = _files(request)
     if not files:

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Final, NoReturn, final
 
-from accounting.address import masked
+from accounting.address import mask
 from dpselect.errors import EventLogError
 
 
@@ -80,7 +80,7 @@ def folders_of(address: str) -> Iterator[str]:
 def refuse(kind: LoggedTable, folder: object) -> NoReturn:
     """Raise an error with the table's format and a reader, hiding values in names of folders."""
     table, article = (
-        masked(_VALUE.sub("...", str(folder))),
+        mask(_VALUE.sub("...", str(folder))),
         "an" if kind.name[0] in "AEIOU" else "a",
     )
     raise EventLogError(

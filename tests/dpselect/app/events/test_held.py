@@ -57,7 +57,7 @@ def test_the_engine_tells_the_top_and_how_many_have_each_count(
     """
     counts, held = both
     dense, engine = counts.scores(clip=clip), held.scores(clip=clip)
-    positions, values = dense.ranked(700)
+    positions, values = dense.rank(700)
     labels, highest = engine._highest(700)
     assert labels == [counts.labels[at] for at in positions]
     assert highest.tolist() == values.tolist()
@@ -184,7 +184,7 @@ def test_values_and_second_looks_follow_the_items(both: Any) -> None:
     ):
         twice = dps.DiscoverThenSelect(discovery=find, selection=selection, candidates=20)
         found = twice.select(scores).labels
-        top = [counts.labels[at] for at in counts.scores().ranked(3)[0]]
+        top = [counts.labels[at] for at in counts.scores().rank(3)[0]]
         assert found == tuple(looks[0][:-4:-1] if selection is best else top)
 
 
@@ -238,7 +238,7 @@ def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
         pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1
     ) as held:
         each = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=1.0), max_groups_per_user=1)
-        assert each.traits.of("groups", each)
+        assert each.traits.value_of("groups", each)
         with pytest.raises(InvalidRequest, match="PerGroup looks at all scores"):
             each.check(held.scores(range(4)))
 

@@ -12,7 +12,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
 from accounting.risk import Risk
-from accounting.wording import rounded_up
+from accounting.wording import round_up
 from dpselect.app.release.answer import ROUTES, Promise, ProvenEpsilon, promise
 
 RISK = Risk(advantage=0.5, right_guesses=0.75, fpr=0.01, found=0.03)
@@ -37,8 +37,8 @@ def test_the_risk_is_that_of_the_whole_price_under_its_relation() -> None:
         epsilon=1.0, sensitivity=dps.Sensitivity.of_counts("replace_one")
     )
     price = promise(mechanism, acc.Budget(epsilon=1.0))
-    assert price.risk == Risk.of(mechanism.curve)
-    assert price.risk_in_words == Risk.of(mechanism.curve).in_words("replace_one")
+    assert price.risk == Risk.from_curve(mechanism.curve)
+    assert price.risk_in_words == Risk.from_curve(mechanism.curve).in_words("replace_one")
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_numbers_are_rounded_up(value: float) -> None:
     """A number shown is never below what it stands for, and above it by one part in 10^5 at most;
     what six digits write stays.
     """
-    assert value <= float(rounded_up(value, 6)) <= value * (1 + 1.0001e-5)
-    assert [rounded_up(value, 6) for value in (1.0, 0.1, 1e-6, 0.0, 0.99999999)] == [
+    assert value <= float(round_up(value, 6)) <= value * (1 + 1.0001e-5)
+    assert [round_up(value, 6) for value in (1.0, 0.1, 1e-6, 0.0, 0.99999999)] == [
         "1",
         "0.1",
         "1e-6",

@@ -304,7 +304,7 @@ def seen_by(
         assert scores.second is not None
         names = list(scores.labels or ())
         looked = None if isinstance(made, WeighsAgain) else scores.second.scores(names)
-        weighed = None if looked else scores.second.weighed(names, 2.0**11)
+        weighed = None if looked else scores.second.weigh_candidates(names, 2.0**11)
         seen.append((scores, looked, weighed))
         return dps.Selection(ordered=True, labels=())
 
