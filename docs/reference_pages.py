@@ -19,7 +19,7 @@ from name_pages import named, page_of
 from sphinx.util.typing import stringify_annotation
 
 from accounting.frozen import Frozen
-from dpselect.app.cli.mechanisms import explained
+from dpselect.app.cli.mechanisms import field_descriptions
 
 REFERENCE = Path(__file__).parent / "reference"
 _MARK = re.compile(r"^<!-- pages: ([\w.]+)((?: \w+)*) -->$", flags=re.MULTILINE)
@@ -61,7 +61,7 @@ def parameters_as_table(
     if what == "class" and issubclass(value, Frozen):
         more = {
             name: [words]
-            for name, words in explained(value).items()
+            for name, words in field_descriptions(value).items()
             if words and name not in told and name != "kind"
         }
         told = more | told

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import accounting as acc
 from dpselect.app.release.answer import Answer
 from dpselect.app.release.question import Question
-from dpselect.app.release.run import chosen, stage
+from dpselect.app.release.run import choose_mechanism, stage
 from dpselect.app.spec import TopKSpec
 from dpselect.noise import noise_of
 from dpselect.plan import Choice, TopKRequest
@@ -160,13 +160,13 @@ def releases(
     draws.
     """
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None}
-    question = Question.of(
+    question = Question.from_spec(
         table, TopKSpec(user="user", item="item", k=k, **money, **asked)
     )
     with ExitStack() as stack:
         ready = stage(
             question,
-            chosen(question, None) if choice is None else choice,
+            choose_mechanism(question, None) if choice is None else choice,
             table,
             None,
             stack,

@@ -17,11 +17,17 @@ import accounting as acc
 from accounting.address import mask
 from accounting.errors import CalibrationError, locate_errors
 from accounting.registry import kind_of
-from dpselect.app.release.preview import Described, Preview, of_release, of_series, of_shares
+from dpselect.app.release.preview import (
+    Described,
+    Preview,
+    forecast_release,
+    forecast_series,
+    groups_from_shares,
+)
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.app.spec.base import takes_fields_of
-from dpselect.app.spec.shared_fields import opened_ledger
+from dpselect.app.spec.shared_fields import open_ledger
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice, default_mechanism
@@ -147,10 +153,10 @@ def plan(
         raise InvalidRequest(
             f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}"
         )
-    return answered(spec, profile, budget=budget, sensitivity=sensitivity)
+    return make_plan(spec, profile, budget=budget, sensitivity=sensitivity)
 
 
-def answered(
+def make_plan(
     spec: PlanSpec,
     profile: Profile | None = None,
     *,
@@ -192,7 +198,7 @@ def _releases(
 ) -> TopKPlan:
     """The plan of releases of `topk`, or of scores of another kind."""
     whole, payer = _payer(spec, budget)
-    request, choices = _chosen(spec, profile, budget, whole, sensitivity)
+    request, choices = _choose(spec, profile, budget, whole, sensitivity)
     if (
         whole is not None
         and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases
@@ -205,7 +211,7 @@ def _releases(
     return plan_releases(budget, request, choices, profile, **about, draws=draws)
 
 
-def _chosen(
+def _choose(
     spec: PlanSpec,
     profile: Profile,
     budget: acc.Budget,
@@ -217,9 +223,9 @@ def _chosen(
     `whole` is the budget of the dataset to charge, if there is one.
     """
     if sensitivity is None:
-        request, chosen = _of_counts(spec, profile, budget, whole)
+        request, chosen = _counts_request(spec, profile, budget, whole)
     else:
-        request, chosen = _of_scores(spec, profile, budget, sensitivity)
+        request, chosen = _scores_request(spec, profile, budget, sensitivity)
     first = chosen(spec.mechanism)
     own = kind_of(type(without_counts(first.mechanism)))
     with locate_errors("compare"):
@@ -227,7 +233,7 @@ def _chosen(
         return request, [first, *(chosen(kind) for kind in kinds if kind != own)]
 
 
-def _of_scores(
+def _scores_request(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, sensitivity: Sensitivity
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of scores of another kind, and a function from a kind's name to the choice."""
@@ -247,17 +253,17 @@ def _of_scores(
     }
     request = TopKRequest(k=k, sensitivity=sensitivity, releases=spec.releases or 1, **about)
 
-    def chosen(kind: Any) -> Choice:
+    def choose_kind(kind: Any) -> Choice:
         if kind is not None and not isinstance(kind, str):
             raise InvalidRequest(
                 "mechanism= has its noise already, which a plan chooses. Name its kind"
             )
         return Choice(default_mechanism(budget, request, kind=kind), sensitivity.l0)
 
-    return request, chosen
+    return request, choose_kind
 
 
-def _of_counts(
+def _counts_request(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, whole: acc.Budget | None
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of a release of `topk`, and a function from a kind's name to the choice."""
@@ -300,9 +306,11 @@ def preview(spec: PlanSpec, plan: Plan) -> Preview | None:
     data = Described(profile, groups, names)
     if isinstance(plan, TopKPlan):
         question = _question(spec, profile, budget, spec.mechanism)
-        return of_release(question, choose(question, _payer(spec, budget)[0]), data, compared=True)
-    fitted = partial(_fitted, spec, profile)
-    return of_series(budget, fitted(budget), data, fitted)
+        return forecast_release(
+            question, choose(question, _payer(spec, budget)[0]), data, compared=True
+        )
+    fitted = partial(_fit_series, spec, profile)
+    return forecast_series(budget, fitted(budget), data, fitted)
 
 
 def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
@@ -314,7 +322,7 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
             f"ledger must be a URL or an open ledger, not a {type(spec.ledger).__name__}"
         ).at("ledger")
     try:
-        with opened_ledger(spec.ledger) as ledger:
+        with open_ledger(spec.ledger) as ledger:
             return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
         return (
@@ -355,7 +363,9 @@ def groups_of(spec: PlanSpec) -> Groups | None:
     bound = spec.max_groups_per_user and min(spec.max_groups_per_user, count)
     if sizes:
         users = spec.users or sum(sizes.values())
-        return of_shares(sorted((size / users for size in sizes.values()), reverse=True), bound)
+        return groups_from_shares(
+            sorted((size / users for size in sizes.values()), reverse=True), bound
+        )
     more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
     settings = {name: value for name, value in more.items() if value is not None}
     return Groups(count=count, max_groups_per_user=bound, **settings)
@@ -375,11 +385,11 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
         raise InvalidRequest(
             "a series needs epsilon= and delta=, as continual run does. State both"
         ).at("delta")
-    groups, mechanism = groups_of(spec), _fitted(spec, profile, budget)
+    groups, mechanism = groups_of(spec), _fit_series(spec, profile, budget)
     return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
 
 
-def _fitted(
+def _fit_series(
     spec: PlanSpec, profile: Profile, budget: acc.Budget, listed: Sequence[Any] | None = None
 ) -> ContinualTopK:
     """The mechanism of a series.
@@ -559,7 +569,7 @@ def enough(
     name, low, high = ("users", 10.0, 1e9) if budgeted else ("epsilon", 1e-3, 1e2)
     fixed = profile if profile is not None or budgeted else profile_of(spec)
 
-    def expected(amount: float) -> float:
+    def forecast(amount: float) -> float:
         tried_on = spec.model_copy(
             update={name: round(amount) if budgeted else amount, "compare": None}
         )
@@ -569,10 +579,10 @@ def enough(
 
     def recall_at(amount: float) -> float:
         with suppress(InvalidRequest, CalibrationError):  # nothing is found for so little
-            return expected(amount)
+            return forecast(amount)
         return 0.0
 
-    if (reached := expected(high)) < recall:  # what is refused for so much is refused for any
+    if (reached := forecast(high)) < recall:  # what is refused for so much is refused for any
         outcome = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
         raise InvalidRequest(
             f"recall={recall:g} is out of reach: {outcome}. Ask for less, or for fewer items"

@@ -32,7 +32,7 @@ from dpselect import events
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.events.reading import Reading
 from dpselect.app.release.answer import Answer, DryRun, Unrecorded
-from dpselect.app.release.explained import HARDLY_ANY, LIKE_MISSING
+from dpselect.app.release.noise_check import HARDLY_ANY, LIKE_MISSING
 from dpselect.app.release.series import HorizonAnswer, Series
 from dpselect.app.spec import CloseSpec, ContinualSpec, TopKSpec
 from dpselect.mechanisms import members

@@ -390,7 +390,7 @@ def questions(_: Path) -> list[Any]:
     found += [config, config.ledger, config.data, config.release, Address(PASSWORD)]
     spec = TopKSpec(**ASKED, table="t", ledger=PASSWORD, dataset="log")
     for source in (log(), Path("password=secret-path/log.csv"), PASSWORD, [PASSWORD]):
-        found.append(Question.of(source, spec))
+        found.append(Question.from_spec(source, spec))
     store = importlib.import_module("accounting.ledger.store").Store
     held = store.from_url(PASSWORD, create=False, timeout=1.0)
     return [*found, held, acc.Ledger(held)]

@@ -22,7 +22,7 @@ import dpselect as dps
 from dpselect.app.continual import history as histories
 from dpselect.app.continual import horizon
 from dpselect.app.continual import state as states
-from dpselect.app.continual.horizon import estimate, weighted
+from dpselect.app.continual.horizon import estimate, weighted_sums
 from dpselect.app.continual.state import Increment, measure, true_measurements
 from dpselect.app.events.counting import cells_of
 from dpselect.app.release.series import HorizonAnswer
@@ -323,7 +323,7 @@ def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() 
     state = closed(
         mechanism, [[(period * 100 + user, 1) for user in range(8)] for period in range(30)]
     )
-    found = [bool(one.selection.labels) for one in state.closed()]
+    found = [bool(one.selection.labels) for one in state.closed_periods()]
     assert mechanism.thresholds()[0] > 24
     assert (any(found[:10]), found[-1]) == (False, True)
 
@@ -338,7 +338,7 @@ def test_lone_items_are_discovered_with_the_chance_that_is_charged(charged: str)
     if charged == "once":
         mechanism = of("period", None, periods=8, scale=20.0, delta=0.2, users=ONE_CELL)
         state = closed(mechanism, [[(user, user) for user in range(2000)], *[[(5000, 5000)]] * 7])
-        passed = int(np.isin(state.discovered(), range(2000)).sum())
+        passed = int(np.isin(state.discovered_items(), range(2000)).sum())
     else:
         memory, rng = (
             dps.continual.History(histogram(2.0, 0.2), k=10, releases=8),
@@ -502,8 +502,8 @@ def test_sums_are_exact_and_estimates_say_how_far_floats_may_be_off() -> None:
         np.repeat(rng.integers(-(2**30), 2**30, (30, 1)), 1003, axis=1).astype(float),
         rng.random((8, 30)),
     )
-    assert (np.ptp(weighted(columns, alike), axis=1) == 0).all()
-    np.testing.assert_allclose(weighted(columns, alike), columns @ alike, rtol=1e-9)
+    assert (np.ptp(weighted_sums(columns, alike), axis=1) == 0).all()
+    np.testing.assert_allclose(weighted_sums(columns, alike), columns @ alike, rtol=1e-9)
 
 
 # What the state does
@@ -536,7 +536,7 @@ def test_one_clock_of_noise() -> None:
     drawn.
     """
     state = closed(of("running", None), [[(1, 1)], [(1, 2), (2, 1)], [(3, 3)]])
-    ((first, drawn),), ((_, again),) = state.measured(3, 3), state.measured(3, 3)
+    ((first, drawn),), ((_, again),) = state.measurements(3, 3), state.measurements(3, 3)
     assert first == 0
     assert (drawn != 0).all()  # a zero has chance 0.0004 in the seeded draw
     np.testing.assert_array_equal(drawn, again)
@@ -549,7 +549,9 @@ def test_existing_items_are_tested_in_every_period() -> None:
     """
     mechanism = of("running", None, periods=30, scale=8.0, delta=0.01, k=3)
     crowd = [(user, 1) for user in range(45)]
-    found = [closed(mechanism, [crowd, *[[(1000, 2)]] * 4], seed).closed() for seed in range(4)]
+    found = [
+        closed(mechanism, [crowd, *[[(1000, 2)]] * 4], seed).closed_periods() for seed in range(4)
+    ]
     first = [next((one.period for one in run if one.selection.labels), 6) for run in found]
     assert any(1 < period < 6 for period in first)
     assert all(
@@ -565,7 +567,7 @@ def test_per_period_a_discovered_item_is_measured_untouched() -> None:
     """
     mechanism = of("period", None, scale=1.0, delta=0.01, k=3)
     state = closed(mechanism, [[(user, 1) for user in range(200)], [], [(7, 2)], []])
-    assert [one.selection.labels for one in state.closed()] == [(1,)] * 4
+    assert [one.selection.labels for one in state.closed_periods()] == [(1,)] * 4
 
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
@@ -694,7 +696,7 @@ def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
     for drawn in rng.integers(0, 3, (60, 3, 10)).astype(float):
         again = rng.permutation(10)
         first, second = (
-            over_time.order_by(mechanism, 3, values[2], weighted(columns, values))
+            over_time.order_by(mechanism, 3, values[2], weighted_sums(columns, values))
             for values in (drawn * 3000, drawn[:, again] * 3000)
         )
         np.testing.assert_array_equal(first[again], second)

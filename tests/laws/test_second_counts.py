@@ -59,7 +59,9 @@ def counted(
     log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
     asked = TopKSpec(user="u", item="i", k=4, epsilon=1.0, relation=mechanism.relation)
     with dps.events.pairs(log, READING) as kept:
-        look = _second_look(Question.of(log, asked), Choice(mechanism, None), kept, kept.read())
+        look = _second_look(
+            Question.from_spec(log, asked), Choice(mechanism, None), kept, kept.read()
+        )
         assert look is not None
         scores, lost = look.count_candidates(items, mechanism.counted)
     return np.asarray(scores.values, dtype=float), lost
@@ -187,7 +189,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
 
     def lost(users: int) -> float:
         log: Any = Log(users)
-        question = Question.of(None, TopKSpec(user="u", item="i", k=k, epsilon=1.0))
+        question = Question.from_spec(None, TopKSpec(user="u", item="i", k=k, epsilon=1.0))
         look = _second_look(question, Choice(mechanism, None), log, cast(Any, None))
         assert look is not None
         return look.count_candidates(ITEMS[:k], mechanism.counted)[1]
@@ -220,7 +222,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(
         }
         with pytest.raises(dps.errors.EventLogError, match="clip"):
             run(
-                Question.of(
+                Question.from_spec(
                     log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)
                 ),
                 log,

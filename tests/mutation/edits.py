@@ -620,7 +620,7 @@ dpselect/app/continual/horizon.py
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
     dpselect/app/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
         if then != now: => if False:
-        int(period), _unread(checked))) is not None: => int(period), _unread(checked))) is not None and False:
+        int(period), _rowless_events(checked))) is not None: => int(period), _rowless_events(checked))) is not None and False:
     dpselect/app/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
         int(period), read)) is not None: => int(period), read)) is not None and False:
     dpselect/app/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
@@ -695,7 +695,7 @@ dpselect/app/csv_text.py
          or not text.isprintable() =>
 dpselect/app/events/catalog.py
     dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
-        written_alike(listed(catalog, what), normalize) => listed(catalog, what)
+        normalize_labels(list_labels(catalog, what), normalize) => list_labels(catalog, what)
     dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
         engine.run("SET preserve_insertion_order = true", what=what) => pass
 dpselect/app/events/contributions.py
@@ -719,7 +719,7 @@ dpselect/app/events/counting.py
     dpselect/app/events/test_second_round.py::test_the_engine_weighs_as_the_definition_says
         pairs = f"({bound.kept_rows(pairs, sizes, tables.dialect)})" => pass
     dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
-        self.allowed.bound, self._looked_at() => self.allowed.bound, self.staged.pairs
+        self.allowed.bound, self._candidate_pairs() => self.allowed.bound, self.staged.pairs
     dpselect/app/events/test_cells.py::test_listed_groups_alone_take_a_place
         source = ( f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => source = f"(SELECT * FROM {source})"
@@ -745,11 +745,11 @@ dpselect/app/events/file_options.py
         r"hz|utf-7| => r"utf-7|
     dpselect/app/events/test_file_options.py::test_labels_that_were_written_alike_stay_as_they_are
             while text != before: =>     while before is None:
-dpselect/app/events/held.py
+dpselect/app/events/engine_counts.py
     dpselect/app/events/test_held_shared.py::test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts
         self.ended.value = self.ended.value or _FAILED => pass
     dpselect/app/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
-        mechanism._require(self._grouped([0] * len(public), public, list), source) => pass
+        mechanism._require(self._group_scores([0] * len(public), public, list), source) => pass
     dpselect/app/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
     dpselect/app/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
@@ -761,7 +761,7 @@ dpselect/app/events/log_check.py
         WHERE raw IS NOT NULL AND t => WHERE t
 dpselect/app/events/pairs.py
     dpselect/app/events/test_second_round.py::test_what_has_no_second_round_is_refused
-        if summed(allowed.clips) is not None: => if False:
+        if amount_of(allowed.clips) is not None: => if False:
         if allowed.clips and allowed.bound is None and allowed.within is None: => if False:
     dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
                     with self._count(allowed) as count: =>             with self._count(replace(allowed, bound=None)) as count:
@@ -798,7 +798,7 @@ dpselect/app/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
     dpselect/app/events/test_where.py::test_what_is_refused
-            if stated_as(first) == "user":¶        raise EventLogError(¶            f"where= is about
+            if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
 dpselect/app/events/sources/databases.py
     dpselect/app/events/test_sources.py::test_postgresql_refusals
@@ -841,7 +841,7 @@ dpselect/app/events/sources/formats.py
 dpselect/app/events/sources/logged_tables.py
     dpselect/app/events/test_logged_tables.py::test_links_and_relative_names_are_followed
         *path.resolve().parents => *path.parents
-dpselect/app/events/sources/judged.py
+dpselect/app/events/sources/conditions.py
     dpselect/app/events/test_where.py::test_what_one_user_holds_gives_others_no_other_type
         dialect.literal(test.text(kind)) => dialect.literal(test.value)
         for condition in request.missing()] => for condition in ()]
@@ -852,7 +852,7 @@ dpselect/app/events/sources/tables.py
         if stored == "INTERVAL": => if stored == "DURATION":
         if "INTERVAL" in stored: => if "DURATION" in stored:
     dpselect/app/events/test_neighbors.py::test_digits_within_python_objects_are_those_of_each_alone
-        values.map(_printed, na_action="ignore") => values
+        values.map(_print_numbers, na_action="ignore") => values
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
     dpselect/app/events/test_where.py::test_what_one_user_holds_moves_no_other_count
         is_condition(role) and not _is_compared(series.dtype) => is_condition(role) and series.dtype == object
@@ -862,7 +862,7 @@ dpselect/app/events/spark.py
 dpselect/app/events/sources/workbooks.py
     dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
         if length > _MOST_ROW: => if False:
-        parser.StartDoctypeDeclHandler = self._declared =>
+        parser.StartDoctypeDeclHandler = self._refuse_declaration =>
     dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
 dpselect/app/events/user_counts.py
@@ -1383,7 +1383,7 @@ dpselect/app/release/answer.py
         if isinstance(error, acc.ledger.ClaimConflict): => if False:
     dpselect/app/release/test_retry.py::test_a_long_answer_is_taken_up_too
         _LONGEST = 2**30 => _LONGEST = 2**26
-dpselect/app/release/explained.py
+dpselect/app/release/noise_check.py
     dpselect/app/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
         selection.values) <= @@bar
@@ -1395,7 +1395,7 @@ dpselect/app/release/explained.py
         chose = shows.counts is None if => chose = True if
 dpselect/app/release/question.py
     dpselect/app/release/test_question.py::test_a_question_holds_no_log
-        question = cls(named(source), spec => question = cls(source, spec
+        question = cls(source_name(source), spec => question = cls(source, spec
     dpselect/app/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
         how["salt"] = spec.salt => pass
     dpselect/app/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
@@ -1415,8 +1415,8 @@ dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_the_time_range_says_which_periods_pay
         for day in read.days())) => for day in read.days()[:1]))
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
-        selection if question.signed else from_0(selection) => selection
-        selection if question.signed else from_0(selection) => from_0(selection)
+        selection if question.signed else raise_to_0(selection) => selection
+        selection if question.signed else raise_to_0(selection) => raise_to_0(selection)
     dpselect/app/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
@@ -1424,7 +1424,7 @@ dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_sums_are_not_weighed_anew
          and question.reading.value is None =>
     dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
-        self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=is_kept) => pass
+        self.session.require(self.bind(item), pay=self.pay, key=self.key, resumes=is_kept) => pass
     dpselect/app/release/test_retry.py::test_a_charge_without_a_draw_is_for_its_question_alone
         if self.describe is None:¶            return item => if True:¶            return item
     dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
@@ -1443,7 +1443,7 @@ dpselect/app/release/series.py
     dpselect/app/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
-        selection=from_0(period.selection)) => selection=period.selection)
+        selection=raise_to_0(period.selection)) => selection=period.selection)
         "low": max(0.0, value - margin) => "low": value - margin
         return columns if whole else => return
     dpselect/app/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
@@ -1453,8 +1453,8 @@ dpselect/app/release/series.py
         self.place.renew(answer, earlier) => self.place.renew(answer, None)
     dpselect/app/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
         if more and in_file[: len(released)] == released: => if False:
-        < len(in_file) <= len(state.closed()) => < len(in_file)
-        with HorizonState.opened(self.state) as state: => with open("/dev/null") as state:
+        < len(in_file) <= len(state.closed_periods()) => < len(in_file)
+        with HorizonState.open(self.state) as state: => with open("/dev/null") as state:
 dpselect/app/release/series_page.py
     dpselect/app/release/test_series_page.py::test_the_page_begins_with_the_last_list_of_each_group
         for period in periods[-2:] => for period in dict.fromkeys(row["period"] for row in rows)

@@ -9,7 +9,7 @@ from typer import Argument
 
 from accounting.sections import Section
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import command, spelled
+from dpselect.app.cli.from_model import command, spell_options
 from dpselect.app.events.log_check import LogCheck
 from dpselect.app.events.log_check import check as checked
 from dpselect.app.spec import CheckSpec
@@ -30,7 +30,7 @@ def _check(
     with out.reading() as progress:
         source = events[0] if len(events) == 1 else tuple(events)
         report = checked(source, spec.reading(), spec.catalog(), progress=progress)
-    doubts = [spelled(words, CheckSpec) for words in report.doubts]
+    doubts = [spell_options(words, CheckSpec) for words in report.doubts]
     if json:
         out.emit(
             out.json_text({"private": True, "note": _PRIVATE, **report.as_data(), "doubts": doubts})

@@ -52,7 +52,7 @@ def _close(
 
 
 @verb(app, "show", ShowSpec)
-def _released(spec: ShowSpec, json: guard.Json = False) -> None:
+def _show_releases(spec: ShowSpec, json: guard.Json = False) -> None:
     _show(lifecycle.show, spec, json=json)
 
 
@@ -67,7 +67,7 @@ def _run(
     spec: ContinualSpec,
     json: guard.Json = False,
 ) -> None:
-    _print(lifecycle.ran(events, spec), spec.output, json=json)
+    _print(lifecycle.run_spec(events, spec), spec.output, json=json)
 
 
 def _show(

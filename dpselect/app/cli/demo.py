@@ -59,7 +59,7 @@ def demo(
         log = folder / _FILE
         ranking = check_ins(log, users, items)
         budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
-        question = Question.of(
+        question = Question.from_spec(
             log,
             TopKSpec(
                 user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta

@@ -15,7 +15,7 @@ from accounting.errors import locate_errors
 from accounting.wording import printable
 from dpselect.app.cli import guard
 from dpselect.app.cli.guard import Debug, HelpAll
-from dpselect.app.spec import Spec, ordered, typed
+from dpselect.app.spec import Spec, option_type, order_fields
 from dpselect.errors import InvalidRequest, Note
 
 _CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
@@ -39,7 +39,7 @@ def command(
         for name, parameter in signature.parameters.items()
         if name not in ("spec", "config")
     ]
-    options = [_option(spec, name) for name in ordered(spec)]
+    options = [_option(spec, name) for name in order_fields(spec)]
     config = inspect.Parameter(
         "config",
         inspect.Parameter.KEYWORD_ONLY,
@@ -62,7 +62,7 @@ def command(
     if len(options) > _SHORT:
         parameters.append(debug.replace(name="help_all", annotation=HelpAll))
 
-    def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
+    def parse_values(part: Mapping[str, Any]) -> dict[str, Any]:
         values = dict(part)
         for name, value in part.items():
             if (parse := spec.option_metadata(name, "parse")) is not None:
@@ -89,7 +89,7 @@ def command(
                 config_file = toml_file.read(config)
             file = config_file.values(spec, typed_in)
         try:
-            run(**values, spec=spec.over(parsed(file), parsed(typed_in)))
+            run(**values, spec=spec.merge(parse_values(file), parse_values(typed_in)))
         except InvalidRequest as error:
             if error.field in file.keys() - typed_in.keys():  # nobody has typed it
                 typed_as = flags(spec, error.field)[0].partition("/")[0]
@@ -99,7 +99,7 @@ def command(
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     call.examples = spec.examples  # type: ignore[attr-defined]
-    call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
+    call.__doc__ = spell_options(inspect.cleandoc(spec.__doc__ or ""), spec)
     return call
 
 
@@ -108,11 +108,11 @@ def verb(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A decorator that makes `command(spec, run)` a command of `app`."""
 
-    def registered(run: Callable[..., None]) -> Callable[..., None]:
+    def register(run: Callable[..., None]) -> Callable[..., None]:
         app.command(name, cls=guard.SectionedCommand)(command(spec, run, configured=configured))
         return run
 
-    return registered
+    return register
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:
@@ -123,9 +123,9 @@ def flags(spec: type[Spec], name: str) -> list[str]:
     ).split()
 
 
-def spelled(text: str, spec: type[Spec]) -> str:
+def spell_options(text: str, spec: type[Spec]) -> str:
     """The text with `name=` replaced by the option's spelling."""
-    return guard.spelled(text, _options(spec))
+    return guard.spell_options(text, _options(spec))
 
 
 _hints: Callable[[type[Spec]], dict[str, Any]] = cache(get_type_hints)
@@ -136,7 +136,7 @@ def _options(spec: type[Spec]) -> dict[str, guard.Option]:
     options = dict[str, guard.Option]()
     for name in spec.model_fields:
         on, _, off = flags(spec, name)[0].partition("/")
-        options[name] = guard.Option(on, typed(_hints(spec)[name]) is bool, off)
+        options[name] = guard.Option(on, option_type(_hints(spec)[name]) is bool, off)
     return options
 
 
@@ -145,12 +145,12 @@ def _option(spec: type[Spec], name: str) -> inspect.Parameter:
     many = spec.option_metadata(name, "many") or (
         get_origin(field.annotation) is tuple and parse is None
     )
-    kind = list[str] if many else str if parse else typed(_hints(spec)[name])
+    kind = list[str] if many else str if parse else option_type(_hints(spec)[name])
     annotation = bool if kind is bool and field.default is False else kind | None
     env = spec.option_metadata(name, "env")
     parameter = Option(
         *flags(spec, name),
-        help=spelled(field.description or "", spec),
+        help=spell_options(field.description or "", spec),
         rich_help_panel=spec.option_metadata(name, "section"),
         metavar=spec.option_metadata(name, "metavar"),
         envvar=env,

@@ -155,7 +155,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except OSError as error:
             if _is_closed_pipe(error):
                 raise
-            message, status = _explained(error)
+            message, status = _explain(error)
             _complain(message)
             _settle_output()
             raise typer.Exit(status) from None
@@ -172,7 +172,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         def warn(message: Warning | str, *_: object, **__: object) -> None:
-            text = spelled(str(message), _options(self, ctx.invoked_subcommand))
+            text = spell_options(str(message), _options(self, ctx.invoked_subcommand))
             typer.echo(f"warning: {printable(text)}", err=True)
 
         try:
@@ -187,13 +187,15 @@ class GuardedGroup(_WithExamples, TyperGroup):
                 ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)
             ):
                 raise
-            message, status = _explained(error)
+            message, status = _explain(error)
             options = _options(self, ctx.invoked_subcommand)
             if isinstance(error, AccountingError):
                 message = _surface(error, options)
             # What the commands add; notes of anybody else may hold anything, and are not shown.
             notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-            _complain(": ".join([message, *(printable(spelled(note, options)) for note in notes)]))
+            _complain(
+                ": ".join([message, *(printable(spell_options(note, options)) for note in notes)])
+            )
             _settle_output()
             raise typer.Exit(status) from None
 
@@ -236,7 +238,7 @@ class Option(NamedTuple):
     off: str = ""
 
 
-def spelled(text: str, options: Mapping[str, Option]) -> str:
+def spell_options(text: str, options: Mapping[str, Option]) -> str:
     """The text with fields (see `accounting.errors.FIELD`) replaced by the options' spelling."""
 
     def option(match: re.Match[str]) -> str:
@@ -271,11 +273,11 @@ def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
     """
     message, first = printable(str(error)), options.get(str(next(iter(error.path), "")))
     if error.path[:1] != (CONFIG,):  # keys of a file are not options
-        message = spelled(message, options)
+        message = spell_options(message, options)
     return message if first is None or first.typed in message else f"{first.typed}: {message}"
 
 
-def _explained(error: BaseException) -> tuple[str, int]:
+def _explain(error: BaseException) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return (

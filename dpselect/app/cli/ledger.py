@@ -37,7 +37,7 @@ from accounting.sections import Section
 from accounting.strict_json import read_json
 from accounting.wording import in_words, percent_up
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import spelled, verb
+from dpselect.app.cli.from_model import spell_options, verb
 from dpselect.app.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.app.release.answer import report_charge_on_error
 from dpselect.app.spec import TopKSpec, ledger_spec
@@ -54,7 +54,7 @@ app: Typer = Typer(
 
 @verb(app, "init", ledger_spec.InitSpec)
 def _init(spec: ledger_spec.InitSpec) -> None:
-    budget = None if spec.dataset is None else _in_unit(spec)
+    budget = None if spec.dataset is None else _stated_budget(spec)
     delta = spec.most_per_release_delta
     per_release = (
         None
@@ -96,7 +96,7 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         if spec.relation is None and (spec.event is not None or spec.steps is not None):
             common["relation"] = ledger.dataset(spec.dataset).relation
-    item = _charged(spec, common["relation"])
+    item = _parse_charge(spec, common["relation"])
     # known before the charge: whatever interrupts it can name it
     key = uuid.uuid4().hex if spec.key is None else spec.key
     options: Any = common | {"count": spec.count, "key": key}
@@ -140,7 +140,7 @@ def _charge_again(spec: ledger_spec.ChargeSpec) -> None:
                 if mechanism.curve == curve
                 else "answer= was edited: its curve is not that of its mechanism"
             )
-    item = ChargeTarget(None, key, describe=lambda: question).bound(mechanism)
+    item = ChargeTarget(None, key, describe=lambda: question).bind(mechanism)
     with Ledger.open(spec.ledger, create=False) as ledger:
         zone = ledger.dataset(spec.dataset).time_zone
         options: Any = {name: getattr(spec, name) for name in _OPTIONS} | {"across": "whole_counts"}
@@ -193,15 +193,15 @@ def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> N
         ChargeTarget,  # knows mechanisms, which other verbs do without
     )
 
-    session = ChargeTarget.of(spec, "", time_zone=spec.time_zone).session
+    session = ChargeTarget.from_spec(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
-    release = _charged(spec, session.dataset.relation)
+    release = _parse_charge(spec, session.dataset.relation)
     remaining, dataset, kind = (
         session.affordable(release, one_by_one=True),
         session.dataset.name,
         type(release).__name__,
     )
-    as_plan, remedy = session.affordable(release), spelled(remaining.remedy, TopKSpec)
+    as_plan, remedy = session.affordable(release), spell_options(remaining.remedy, TopKSpec)
     if json:
         figures = {
             "figures": remaining.as_data(),
@@ -333,7 +333,7 @@ def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
 
 @verb(app, "heads", ledger_spec.HeadsSpec, configured=False)
 def _heads(spec: ledger_spec.HeadsSpec) -> None:
-    output, key = _signed(spec)
+    output, key = _output_and_key(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         text = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
     if output is None:
@@ -345,7 +345,7 @@ def _heads(spec: ledger_spec.HeadsSpec) -> None:
 
 @verb(app, "export", ledger_spec.ExportSpec, configured=False)
 def _export(spec: ledger_spec.ExportSpec) -> None:
-    output, key = _signed(spec)
+    output, key = _output_and_key(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         if output is not None:
             ledger.export(output, key)
@@ -399,7 +399,7 @@ def _earlier_heads(spec: ledger_spec.SignedFields) -> Heads | None:
         )
 
 
-def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
+def _output_and_key(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
     """The path to write to, and the key from a file or else from the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_target("--output", output, spec.ledger)
@@ -412,7 +412,7 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
         return output, None if pem is None else SigningKey.from_pem(pem)
 
 
-def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
+def _stated_budget(spec: ledger_spec.InitSpec) -> Budget:
     """The stated budget, with the composition that order=, mostly= or only= states."""
     budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
     amounts = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
@@ -499,7 +499,7 @@ def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOpti
             ) from None
 
 
-def _charged(
+def _parse_charge(
     spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None
 ) -> Any:
     """The stated curve or mechanism of other software. `relation` is for the cost of an event."""
@@ -537,7 +537,7 @@ def _totals(ledger: Ledger, name: str) -> list[Remaining]:
 
 def _sections(ledger: Ledger, name: str, limit: int) -> Iterator[Section]:
     """The state of a dataset, its quotas, and its latest entries."""
-    yield Section(name, lines=list(_in_figures(ledger, name)))
+    yield Section(name, lines=list(_figures(ledger, name)))
     yield from _quotas(ledger, name)
     if limit:
         budget = ledger.dataset(name).budget
@@ -547,7 +547,7 @@ def _sections(ledger: Ledger, name: str, limit: int) -> Iterator[Section]:
 
 def _quotas(ledger: Ledger, name: str) -> Iterator[Section]:
     """The quotas with their fullest accounts."""
-    for quota, accounts in _by_quota(ledger, name, _FULLEST):
+    for quota, accounts in _quota_accounts(ledger, name, _FULLEST):
         assert quota.limit is not None
         yield Section(
             f"Quota {quota.name} {quota.in_words}: {limits_in_words(quota.limit)}",
@@ -560,7 +560,7 @@ def _three(remaining: Remaining) -> str:
     return str(remaining).partition("; ")[2]
 
 
-def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
+def _figures(ledger: Ledger, name: str) -> Iterator[str]:
     """The declaration, and the shares, costs and remaining releases of the latest periods.
 
     Remaining releases are the number of those like the last one that still fit.
@@ -590,7 +590,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[str]:
         yield why
 
 
-def _by_quota(
+def _quota_accounts(
     ledger: Ledger, name: str, most: int | None = None
 ) -> Iterator[tuple[Quota, list[Remaining]]]:
     """The quotas in force, each with its accounts, all or the fullest."""
@@ -643,7 +643,7 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
                     {"account": remaining.account, **_account(remaining)} for remaining in accounts
                 ]
             }
-            for quota, accounts in _by_quota(ledger, name)
+            for quota, accounts in _quota_accounts(ledger, name)
         ],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
     }

@@ -62,7 +62,7 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
     first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[
         0
     ].partition("\n\n")
-    texts, parameters = explained(member), []
+    texts, parameters = field_descriptions(member), []
     for name, field in member.model_fields.items():
         label, required = field.alias or name, field.is_required()
         default = None if required or field.default is None else str(field.default)
@@ -76,12 +76,12 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
         "guarantee": _line(rest).removeprefix("Guarantee: "),
         "domain": "public" if member.traits.domain == "public" else "unknown or public",
         "relations": member.traits.relations,
-        "topk": _for_topk(member),
+        "topk": _suits_topk(member),
         "parameters": [parameter for parameter in parameters if parameter["name"] != "kind"],
     }
 
 
-def explained(model: type[Frozen]) -> dict[str, str]:
+def field_descriptions(model: type[Frozen]) -> dict[str, str]:
     """A description of each field.
 
     It is from the model's docstring, from that of a base for common fields, or from the field
@@ -108,7 +108,7 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _for_topk(member: type[Mechanism]) -> bool:
+def _suits_topk(member: type[Mechanism]) -> bool:
     """True if `topk` can configure the mechanism, without settings that only the library has."""
     try:
         example = TopKRequest(

@@ -71,7 +71,7 @@ def show(result: Any, *, json: bool) -> None:
     emit(json_text(result.as_data()) + "\n" if json else result.sections())
 
 
-def unpadded(text: str, console: Console) -> str:
+def strip_padding(text: str, console: Console) -> str:
     """Text of a console, without the padding of cells if it goes to a file or a pipe."""
     return (
         text if console.is_terminal else "".join(f"{line.rstrip()}\n" for line in text.splitlines())
@@ -85,7 +85,7 @@ def emit(content: str | Iterable[Section]) -> None:
             console = screen()
             with console.capture() as captured:
                 write(content, console)
-            content = unpadded(captured.get(), console)
+            content = strip_padding(captured.get(), console)
         if sys.stdout is None:
             raise ValueError("closed")
         sys.stdout.write(content)
@@ -130,7 +130,7 @@ def reading(
     return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
 
 
-def counted(
+def step_bar(
     what: str, console: Console | None = None
 ) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A progress bar for the steps of a computation on public numbers."""
@@ -142,7 +142,7 @@ def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:
 
     If that fails, the error says where the answer is.
     """
-    from dpselect.app.release.answer import DryRun, as_json, rescued  # other commands do without
+    from dpselect.app.release.answer import DryRun, as_json, rescue  # other commands do without
 
     if isinstance(answer, DryRun):
         show(answer, json=json)
@@ -162,7 +162,7 @@ def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:
     except NotShown as error:
         if not is_kept:  # what was paid for gets a place
             loss = "the answer is lost. Name a file with --output"
-            place_of_answer = loss if charge is None else rescued(answer)
+            place_of_answer = loss if charge is None else rescue(answer)
         raise NotShown(f"{error}; {place_of_answer}. {charge_text}") from None
     except BaseException as error:
         error.add_note(Note("; ".join(words for words in (place_of_answer, charge_text) if words)))

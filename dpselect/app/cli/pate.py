@@ -16,9 +16,9 @@ from typer import Argument, Exit, echo
 from accounting.address import mask
 from accounting.wording import printable
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import command, spelled
+from dpselect.app.cli.from_model import command, spell_options
 from dpselect.app.cli.guard import SPENT, Terminated
-from dpselect.app.labeling.job import labeled
+from dpselect.app.labeling.job import label_rounds
 from dpselect.app.labeling.labeling import ProgressCallback
 from dpselect.app.release.answer import DryRun
 from dpselect.app.spec.label_spec import LabelSpec
@@ -50,7 +50,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
             out.emit(f"{lines}\n\n")
 
     with _terminable(), labeling() as progress:
-        result = labeled(votes, spec, progress, announce)
+        result = label_rounds(votes, spec, progress, announce)
     if isinstance(result, DryRun):
         out.show(result, json=json)
         return
@@ -62,7 +62,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
             f" keys {result.job.key}/..."
         ) from None
     if result.shortage is not None:
-        echo(f"error: {printable(spelled(result.shortage, LabelSpec))}", err=True)
+        echo(f"error: {printable(spell_options(result.shortage, LabelSpec))}", err=True)
         raise Exit(SPENT)
 
 

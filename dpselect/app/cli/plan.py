@@ -11,8 +11,8 @@ import dpselect
 from accounting.address import mask
 from accounting.sections import Section
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import command, spelled
-from dpselect.app.planning import answered, enough, preview
+from dpselect.app.cli.from_model import command, spell_options
+from dpselect.app.planning import enough, make_plan, preview
 from dpselect.app.spec import PlanSpec
 from dpselect.errors import InvalidRequest
 from dpselect.plan.plan import Plan, share
@@ -34,7 +34,7 @@ def _plan(
     if spec.way != "releases":
         if write is not None:
             raise InvalidRequest(f"--write does not go with {spec.way}=: leave one of them out")
-        result = answered(spec)
+        result = make_plan(spec)
         forecast = None if spec.way == "pate" else preview(spec, result)
         if json:
             _show(result.as_data() | _as_data(forecast))
@@ -44,10 +44,10 @@ def _plan(
     _require_target(spec, config, write)
     target = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
     if target is not None:
-        with out.counted("searching"):
+        with out.step_bar("searching"):
             spec = enough(spec).model_copy(update={"recall": None})
-    with out.counted("planning"):
-        plan = answered(spec)
+    with out.step_bar("planning"):
+        plan = make_plan(spec)
         forecast = preview(spec, plan)
     assert isinstance(plan, TopKPlan)
     if write is not None:
@@ -115,7 +115,7 @@ def _file(spec: PlanSpec, plan: TopKPlan, over: Path | None) -> Config:
         "mechanism": best.mechanism,
         "expected": about,
     }
-    whole = (Config() if over is None else read(over)).planned(spec, release)
+    whole = (Config() if over is None else read(over)).with_plan(spec, release)
     bounds: dict[str, Any] = {
         "clip": best.clip,
         "max_items_per_user": best.max_items_per_user,
@@ -155,5 +155,5 @@ def _show(output: dict[str, Any] | list[Section]) -> None:
     out.emit(
         out.json_text(output) + "\n"
         if isinstance(output, dict)
-        else (section.spell(lambda words: spelled(words, PlanSpec)) for section in output)
+        else (section.spell(lambda words: spell_options(words, PlanSpec)) for section in output)
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from typer import Argument, echo
 
 from dpselect.app.cli import guard, out
-from dpselect.app.cli.from_model import command, spelled
+from dpselect.app.cli.from_model import command, spell_options
 from dpselect.app.release.answer import Answer, AnswerFile, DryRun, as_json
 from dpselect.app.release.question import Question
-from dpselect.app.release.topk import answered
+from dpselect.app.release.topk import answer_question
 from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
 
@@ -48,15 +48,15 @@ def _topk(
     json: guard.Json = False,
 ) -> None:
     log = events[0] if len(events) == 1 else tuple(events)
-    question = Question.of(log, spec)
-    place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
+    question = Question.from_spec(log, spec)
+    place = AnswerFile.from_spec(spec, defused=spreadsheet_safe, texts=ANSWERS)
     if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
         raise InvalidRequest(
             "--spreadsheet-safe changes the text of a CSV. Name one with --output, or leave it out"
         )
     out.require_shown(place)
-    with out.reading() if spec.every is None else out.counted("periods") as progress:
-        result: Any = answered(
+    with out.reading() if spec.every is None else out.step_bar("periods") as progress:
+        result: Any = answer_question(
             question,
             log,
             place,
@@ -75,8 +75,8 @@ def _topk(
 topk = command(TopKSpec, _topk)
 
 
-def _spelled(words: str) -> str:
-    return spelled(words, TopKSpec)
+def _spell_options(words: str) -> str:
+    return spell_options(words, TopKSpec)
 
 
 def _show(series: Series, *, as_json: bool) -> None:
@@ -85,7 +85,7 @@ def _show(series: Series, *, as_json: bool) -> None:
     A lost answer is an error, and a separate exit status reports that noise alone explains the
     answers.
     """
-    cautions = [_spelled(words) for words in series.cautions]
+    cautions = list(map(_spell_options, series.cautions))
     if as_json:
         listed = [
             {"period": release.name, "state": release.state, "output": str(release.output)}
@@ -100,7 +100,7 @@ def _show(series: Series, *, as_json: bool) -> None:
         }
         out.emit(out.json_text({"periods": listed, "in_all": total, "notes": cautions}) + "\n")
     else:
-        out.emit(section.spell(_spelled) for section in series.sections())
+        out.emit(section.spell(_spell_options) for section in series.sections())
     if lost := series.lost:
         raise InvalidRequest(
             f"the answers of {len(lost)} periods are not in their files ({', '.join(lost[:5])})."

@@ -24,14 +24,14 @@ from accounting.ledger import ChargeOptions, ClaimConflict, Dataset, Receipt
 from accounting.numbers import Floats, Integers
 from dpselect.app.continual.state import Closed, Events, Meta, State
 from dpselect.app.events import require_columns, spark
-from dpselect.app.events.catalog import Labels, named, written_alike
+from dpselect.app.events.catalog import Labels, catalog_labels, normalize_labels
 from dpselect.app.events.counting import cells_of
 from dpselect.app.events.engine import temporary_folder
 from dpselect.app.events.file_options import FILE_OPTIONS
 from dpselect.app.events.reading import Reading, reading_of
 from dpselect.app.events.rows import engine_of
-from dpselect.app.events.sources.base import located
-from dpselect.app.events.staging import prepared
+from dpselect.app.events.sources.base import path_sql
+from dpselect.app.events.staging import prepare
 from dpselect.app.spec.shared_fields import FileFields
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.errors import HorizonError, InvalidRequest, Note
@@ -69,7 +69,7 @@ def close(
         increment = state.take(period)
         before()
         state.draw(increment, items_before, source)
-        items, scores, sums = _discovered(state, period, increment.items)
+        items, scores, sums = _discover(state, period, increment.items)
         mechanism = state.meta.mechanism
         groups = (
             len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
@@ -93,7 +93,7 @@ _ONE_USER = 1.0  # the grid of counts
 _ERROR = 2.0**-52
 
 
-def _discovered(state: State, period: int, active: Integers) -> tuple[Integers, Floats, Floats]:
+def _discover(state: State, period: int, active: Integers) -> tuple[Integers, Floats, Floats]:
     """The discovered items (n,), their scores in weights, and sums (columns, n) that order them.
 
     Items that pass a test now are stored as discovered. `active` are the items to which users have
@@ -101,10 +101,10 @@ def _discovered(state: State, period: int, active: Integers) -> tuple[Integers, 
     """
     mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
     touched, discovered = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
-    touched[active], discovered[state.discovered()] = True, True
+    touched[active], discovered[state.discovered_items()] = True, True
     columns = means.columns(mechanism, period)
     new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
-    for first, rows in state.measured(period, items):
+    for first, rows in state.measurements(period, items):
         place = slice(first, first + rows.shape[1])
         estimates, off = estimate(mechanism, mechanism.strategy.estimator, rows)
         # what passes a test does so surely, whatever the roundings of floats
@@ -119,12 +119,12 @@ def _discovered(state: State, period: int, active: Integers) -> tuple[Integers, 
             new.append(first + np.flatnonzero(passing & ~discovered[place]))
             discovered[place] |= passing
         scores.append(estimates[discovered[place]])
-        sums.append(weighted(columns, rows[:, discovered[place]]))
+        sums.append(weighted_sums(columns, rows[:, discovered[place]]))
     state.discover(np.concatenate(new))
     return np.flatnonzero(discovered), np.concatenate(scores), np.concatenate(sums, axis=1)
 
 
-def weighted(columns: Floats, rows: Floats) -> Floats:
+def weighted_sums(columns: Floats, rows: Floats) -> Floats:
     """Sums (columns, items) of (periods, items) measurements with (columns, periods) weights.
 
     They are added in one order for every item, so that equal measurements have equal sums wherever
@@ -144,7 +144,7 @@ def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Fl
     for row in rows:  # one at a time: all sizes at once are as large as the measurements
         np.maximum(largest, np.abs(row), out=largest)
     off = largest * (np.abs(column).sum() * (len(column) + 2) * _ERROR * grid)
-    return weighted(column[None], rows)[0] * grid, off
+    return weighted_sums(column[None], rows)[0] * grid, off
 
 
 def _best(
@@ -253,8 +253,8 @@ class Horizon:
             self._period = (self._charged_period(dataset),)
             self._terms["period"] = self._period
             self._terms["time_zone"] = terms.get("time_zone") or dataset.time_zone
-        of_groups = None if groups is None else tuple(named(groups, what="groups"))
-        listed = _listed(mechanism, domain, of_groups)
+        of_groups = None if groups is None else tuple(catalog_labels(groups, what="groups"))
+        listed = _public_items(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
         if exists:
@@ -291,7 +291,7 @@ class Horizon:
             if not exists:
                 State.remove(self._path)
             raise
-        with self._opened():
+        with self._open_state():
             pass
 
     @property
@@ -321,7 +321,7 @@ class Horizon:
         named = self._terms.get("period") or ()
         periods = (named,) if isinstance(named, str) else tuple(named)
         if not periods and self._path.exists():
-            with State.opened(self._path) as state:
+            with State.open(self._path) as state:
                 periods = tuple(state.meta.belongs_to.split("\n")[2:])
         if len(periods) == 1:
             return periods[0]
@@ -369,17 +369,19 @@ class Horizon:
                 horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
-        checked = self._checked_reading(period, events, reading, options)
-        with self._opened() as state:
-            if (closed := _require_askable(state, int(period), _unread(checked))) is not None:
+        checked = self._check_reading(period, events, reading, options)
+        with self._open_state() as state:
+            if (
+                closed := _require_askable(state, int(period), _rowless_events(checked))
+            ) is not None:
                 return closed.selection
-        with self._read(events, checked) as read, self._opened() as state:
+        with self._read(events, checked) as read, self._open_state() as state:
             # Another process may have closed it while its events were read.
             if (closed := _require_askable(state, int(period), read)) is not None:
                 return closed.selection
             try:
                 selection = close(state, int(period), read, sampler(None), self._commit)
-                self._release(state.meta, state.closed()[-1])
+                self._release(state.meta, state.closed_periods()[-1])
             except BaseException as error:
                 try:
                     receipt = self._receipt_of(self._key)
@@ -398,9 +400,9 @@ class Horizon:
 
         No event is read, and nothing is stored, charged or drawn.
         """
-        checked = self._checked_reading(period, events, reading, options)
-        with State.opened(self._path) as state:
-            closed = _require_askable(state, int(period), _unread(checked))
+        checked = self._check_reading(period, events, reading, options)
+        with State.open(self._path) as state:
+            closed = _require_askable(state, int(period), _rowless_events(checked))
         if closed is None and checked is not None:
             require_columns(events, checked)
 
@@ -414,7 +416,7 @@ class Horizon:
                 else _count_pairs(folder, events, reading, self._groups)
             )
 
-    def _checked_reading(
+    def _check_reading(
         self, period: int, events: object, reading: Reading | None, options: dict[str, Any]
     ) -> Reading | None:
         """Checked options for reading a period's events; None for a period without events."""
@@ -431,7 +433,9 @@ class Horizon:
         result = (
             None
             if events is None
-            else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
+            else require_pairs(
+                reading_of(reading, over_all | options), grouped=self.mechanism.grouped
+            )
         )
         self._require_written_alike(() if result is None else result.normalize)
         return result
@@ -442,23 +446,25 @@ class Horizon:
         Raises:
             InvalidRequest: one of them was closed with other options.
         """
-        with self._opened() as state:
-            releases = state.closed()[: len(readings)]
+        with self._open_state() as state:
+            releases = state.closed_periods()[: len(readings)]
         for closed, reading in zip(releases, readings, strict=False):
             _require_same_question(
-                closed, _unread(of_pairs(reading, grouped=self.mechanism.grouped))
+                closed, _rowless_events(require_pairs(reading, grouped=self.mechanism.grouped))
             )
         return len(releases)
 
-    def released(self) -> tuple[Period, ...]:
+    def releases(self) -> tuple[Period, ...]:
         """The releases so far, in order."""
-        with self._opened() as state:
-            return tuple(Period(closed.period, closed.selection) for closed in state.closed())
+        with self._open_state() as state:
+            return tuple(
+                Period(closed.period, closed.selection) for closed in state.closed_periods()
+            )
 
     @property
     def periods_left(self) -> int:
         """Number of periods that can still be closed."""
-        return self.mechanism.periods - len(self.released())
+        return self.mechanism.periods - len(self.releases())
 
     def _require_written_alike(self, forms: Sequence[str]) -> None:
         """Refuse a reading that writes labels in another form than the horizon's public lists.
@@ -469,7 +475,7 @@ class Horizon:
             parts_of(label)[1] if self.mechanism.grouped else label for label in self._domain or ()
         ]
         for what, names in (("groups", self._groups or ()), ("domain", items)) if forms else ():
-            for name, written in zip(names, written_alike(names, forms), strict=True):
+            for name, written in zip(names, normalize_labels(names, forms), strict=True):
                 if name != written:
                     raise InvalidRequest(
                         f"{what}= of the horizon names {name!r}, which normalize= writes"
@@ -486,8 +492,8 @@ class Horizon:
 
         The charge is not made again. Lists that are None are not compared.
         """
-        with State.opened(self._path) as state:
-            meta, closed_count = state.meta, len(state.closed())
+        with State.open(self._path) as state:
+            meta, closed_count = state.meta, len(state.closed_periods())
             for differs, words in (
                 (
                     meta.belongs_to != self._name,
@@ -518,7 +524,7 @@ class Horizon:
             self._domain, self._groups = meta.domain, meta.groups
 
     @contextmanager
-    def _opened(self) -> Iterator[State]:
+    def _open_state(self) -> Iterator[State]:
         """Open the latest state.
 
         The ledger has its mark, or gets it now from a run that was interrupted before that.
@@ -527,8 +533,8 @@ class Horizon:
             raise InvalidRequest(
                 "the horizon was opened with dry_run=True, which rehearses alone. Open it without"
             )
-        with State.opened(self._path) as state:
-            releases, meta = state.closed(), state.meta
+        with State.open(self._path) as state:
+            releases, meta = state.closed_periods(), state.meta
             receipt = self._receipt()
             if receipt is not None and receipt.state == "released":
                 self._claim(self._key, meta.claim)
@@ -696,7 +702,7 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
     A closed period is not compared with its present events, because the caller would learn whether
     they have changed.
     """
-    closed = state.closed()
+    closed = state.closed_periods()
     if period > len(closed) + 1:
         raise InvalidRequest(
             f"period={period} cannot be closed before period {len(closed) + 1}. Close them in order"
@@ -719,7 +725,7 @@ def _require_same_question(closed: Closed, events: Events) -> None:
         )
 
 
-def _listed(
+def _public_items(
     mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None
 ) -> tuple[Label, ...] | None:
     """The public items, or cells."""
@@ -732,7 +738,7 @@ def _listed(
             "domain= is public and delta= is for items that are read off the log. Leave one of"
             " them out"
         )
-    listed = tuple(named(domain))
+    listed = tuple(catalog_labels(domain))
     if mechanism.grouped:
         if groups is None:
             raise InvalidRequest(
@@ -749,7 +755,7 @@ def _listed(
     return listed
 
 
-def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
+def require_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     """A reading of pairs, or of (user, group, item), without other bounds.
 
     The horizon itself bounds users' contributions.
@@ -781,7 +787,7 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     return reading
 
 
-def _unread(reading: Reading | None) -> Events:
+def _rowless_events(reading: Reading | None) -> Events:
     """Events without rows, from the options of their reading.
 
     The options decide which events are one user's: the column and all that rewrites its labels.
@@ -790,7 +796,9 @@ def _unread(reading: Reading | None) -> Events:
         return NO_EVENTS
     who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
     options = reading.model_dump(
-        mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"}
+        mode="json",
+        exclude_defaults=True,
+        exclude={*FileFields.unasked_fields(), "max_groups_per_user"},
     )
     return replace(NO_EVENTS, who=who, options=json.dumps(options))
 
@@ -800,14 +808,14 @@ def _count_pairs(
 ) -> Events:
     """The events of a period, counted once each, with `cell` items if there are groups."""
     path = folder / "pairs.parquet"  # the state has its own connection
-    read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
+    read = replace(_rowless_events(reading), relation=f"read_parquet({path_sql(path)})")
     if spark.is_table(events) and reading.group is not None:
         raise InvalidRequest(
             "a horizon of groups reads no Spark table. Write the period's events to Parquet, and"
             " give that"
         )
     with engine_of(events, reading.memory_limit) as engine:
-        tables, staged = prepared(engine, events, reading, None)
+        tables, staged = prepare(engine, events, reading, None)
         pairs, kinds = staged.pairs, staged.typed
         if reading.group is not None:
             pairs = f"({cells_of(pairs, groups if groups is not None else reading.groups)})"

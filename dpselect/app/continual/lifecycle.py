@@ -23,8 +23,8 @@ from dpselect.app.continual.horizon import open as open_horizon
 from dpselect.app.continual.state import State
 from dpselect.app.events.time_window import count_ended, periods
 from dpselect.app.release.answer import DryRun, group_head, warn_unrecorded
-from dpselect.app.release.preview import described
-from dpselect.app.release.question import named
+from dpselect.app.release.preview import describe_data
+from dpselect.app.release.question import source_name
 from dpselect.app.release.run import session_of
 from dpselect.app.release.series import (
     HorizonAnswer,
@@ -32,7 +32,7 @@ from dpselect.app.release.series import (
     dry_close,
     horizon_file,
     horizon_mechanism,
-    over_horizon,
+    release_horizon,
 )
 from dpselect.app.spec.base import takes_fields_of
 from dpselect.app.spec.continual_spec import (
@@ -101,7 +101,7 @@ def start(**fields: Any) -> HorizonAnswer | DryRun:
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             return dry_close(session, horizon)
-        return file.written(HorizonAnswer.of(horizon, (), question=file.question))
+        return file.write(HorizonAnswer.from_horizon(horizon, (), question=file.question))
 
 
 @overload
@@ -133,18 +133,20 @@ def close(period: int, data: object, **fields: Any) -> HorizonAnswer | DryRun:
         InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `Horizon.close`.
     """
     spec = CloseSpec(**fields)
-    file = _answer_file(spec, "close", period=str(period), source=named(data))
+    file = _answer_file(spec, "close", period=str(period), source=source_name(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
             return dry_close(session, horizon, look=look)
         about: Any = {"group": group_head(spec.group), "question": file.question}
         if file.earlier is not None:
-            return file.written(
-                HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about)
+            return file.write(
+                HorizonAnswer.from_horizon(
+                    horizon, horizon.releases()[period - 1 : period], **about
+                )
             )
         selection = horizon.close(period, data, spec.reading())
-        return file.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
+        return file.write(HorizonAnswer.from_horizon(horizon, [Period(period, selection)], **about))
 
 
 @takes_fields_of(ShowSpec)
@@ -176,7 +178,7 @@ def recharge(**fields: Unpack[SharedHeld]) -> HorizonAnswer:
 def _answer_of(spec: HeldFields, command: str) -> HorizonAnswer:
     file = _answer_file(spec, command)
     with _horizon(spec, recharge=command == "recharge") as (_, horizon):
-        return file.written(HorizonAnswer.of(horizon, question=file.question))
+        return file.write(HorizonAnswer.from_horizon(horizon, question=file.question))
 
 
 @overload
@@ -218,21 +220,21 @@ def run(data: object, **fields: Any) -> HorizonAnswer | DryRun:
     spec = ContinualSpec(**fields)
     if spec.ledger is None and not spec.dry_run:
         warn_unrecorded(stacklevel=3)
-    return ran(data, spec)
+    return run_spec(data, spec)
 
 
-def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
+def run_spec(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
     """Close periods of a log, as `run` does.
 
     Callers must warn if there is no ledger.
     """
     reading = spec.reading()
-    question = _question(spec, "run", source=named(data))
+    question = _question(spec, "run", source=source_name(data))
     name = "" if spec.state is not None and spec.key is not None else _name(data, question, spec)
     state = Path(f"{name}.state" if spec.state is None else spec.state)
     key = name if spec.key is None else spec.key
     # The made key is of the log's name, so that another log's output is in the way.
-    file = KeptHorizon.of(horizon_file(spec), {**question, "key": key}, state)
+    file = KeptHorizon.find(horizon_file(spec), {**question, "key": key}, state)
     assert reading.window is not None, "there is a column of times"
     cut = list(
         periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS)
@@ -251,9 +253,9 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
         about: Any = {
             "ended": count_ended(cut, spec.up_to, reading.window.zone),
             "dry_run": spec.dry_run,
-            "data": described(spec, listed, reading.groups),
+            "data": describe_data(spec, listed, reading.groups),
         }
-        result = over_horizon(
+        result = release_horizon(
             session,
             data,
             reading,
@@ -264,7 +266,7 @@ def ran(data: object, spec: ContinualSpec) -> HorizonAnswer | DryRun:
             **about,
             question=file.question,
         )
-        return result if isinstance(result, DryRun) else file.written(result)
+        return result if isinstance(result, DryRun) else file.write(result)
 
 
 @contextmanager
@@ -276,7 +278,7 @@ def _horizon(
     if mechanism is None:
         if not path.exists():
             raise HorizonError(f"state={mask(path)} does not exist. Start the horizon first")
-        with State.opened(path) as state:
+        with State.open(path) as state:
             mechanism = state.meta.mechanism
     with session_of(spec) as session:
         yield (
@@ -294,7 +296,7 @@ def _horizon(
 
 def _answer_file(spec: HeldFields, command: str, **about: Any) -> KeptHorizon:
     """The file of a spec's question, checked before anything is read, reserved or charged."""
-    return KeptHorizon.of(
+    return KeptHorizon.find(
         horizon_file(spec), _question(spec, command, **about), Path(str(spec.state))
     )
 
@@ -333,7 +335,7 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
             )
     if spec.ledger is None and spec.state is not None:
         parts = ("series",)
-    logs = [str(named(part)) for part in parts]
+    logs = [str(source_name(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(
         json.dumps({**question, "source": logs}, sort_keys=True).encode()

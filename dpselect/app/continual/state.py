@@ -28,10 +28,10 @@ from accounting.address import mask
 from accounting.files import read_text, settle, write_draft
 from accounting.numbers import Floats, Integers
 from dpselect.app.events.engine import (
+    disable_progress_bar,
     lack_of_room,
     temporary_folder,
     was_interrupted,
-    without_progress_bar,
 )
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.sources.base import Kinds
@@ -254,16 +254,16 @@ class Meta:
     @property
     def claim(self) -> str:
         """The claim of the horizon's charge, by the first copy of a state to release anything."""
-        return self._hashed("claim")
+        return self._hash("claim")
 
     def key_of(self, period: int) -> str:
         """The ledger's key for the mark of a period.
 
         It is in a name space of this state, so that no other charge can have it.
         """
-        return f"horizon-{self._hashed(str(period))}"
+        return f"horizon-{self._hash(str(period))}"
 
-    def _hashed(self, what: str) -> str:
+    def _hash(self, what: str) -> str:
         return hashlib.sha256(f"{self.identity}\n{self.belongs_to}\n{what}".encode()).hexdigest()
 
 
@@ -303,7 +303,7 @@ class State(NotPickled):
 
         connection = duckdb.connect(":memory:", config={"threads": 1})
         key = secrets.token_hex(32)
-        _made(connection, mechanism, "simulation", key, domain, None)
+        _create_tables(connection, mechanism, "simulation", key, domain, None)
         return cls(connection, lambda: key)
 
     @classmethod
@@ -323,7 +323,9 @@ class State(NotPickled):
                 write_draft(folder / "key", secrets.token_hex(32).encode())
                 new_key = settle(folder / "key", key_file(path))
                 key = _read_key(path)
-                _guarded(lambda: _written(draft, mechanism, belongs_to, key, domain, groups))
+                _run_guarded(
+                    lambda: _write_state(draft, mechanism, belongs_to, key, domain, groups)
+                )
                 draft.chmod(0o600)
                 with draft.open("rb") as file:
                     os.fsync(file.fileno())
@@ -351,7 +353,7 @@ class State(NotPickled):
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path) -> Iterator[Self]:
+    def open(cls, path: Path) -> Iterator[Self]:
         """Open the state at `path`, for this process and thread alone."""
         import duckdb
 
@@ -369,11 +371,11 @@ class State(NotPickled):
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
-            connection = _guarded(
+            connection = _run_guarded(
                 lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path
             )
             try:
-                without_progress_bar(connection)
+                disable_progress_bar(connection)
                 state = cls(connection, lambda: _read_key(path))
                 yield state
                 # What is committed stands in the engine's log beside the file, and is read from
@@ -390,10 +392,10 @@ class State(NotPickled):
         self, sql: str, parameters: Sequence[object] | dict[str, object] = ()
     ) -> list[tuple[Any, ...]]:
         values = parameters if isinstance(parameters, dict) else list(parameters)
-        return _guarded(lambda: self._connection.execute(sql, values).fetchall())
+        return _run_guarded(lambda: self._connection.execute(sql, values).fetchall())
 
     def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
-        arrays = _guarded(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
+        arrays = _run_guarded(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
         return {
             name: np.ascontiguousarray(column, dtype=np.int64) for name, column in arrays.items()
         }
@@ -427,7 +429,7 @@ class State(NotPickled):
 
     # -- what was released -------------------------------------------------------------------------
 
-    def closed(self) -> list[Closed]:
+    def closed_periods(self) -> list[Closed]:
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, mark, selection FROM closed ORDER BY period")
         return [
@@ -601,7 +603,7 @@ class State(NotPickled):
         """
         return int(self._run("SELECT count(*) FROM items")[0][0])
 
-    def discovered(self) -> Integers:
+    def discovered_items(self) -> Integers:
         """Items that passed a test, or all items of a public domain."""
         if self.meta.domain is not None:
             return np.arange(len(self.meta.domain))
@@ -679,7 +681,7 @@ class State(NotPickled):
             )
             self.add_measured(1, since, late, period)
 
-    def measured(self, period: int, items: int) -> Iterator[tuple[int, Floats]]:
+    def measurements(self, period: int, items: int) -> Iterator[tuple[int, Floats]]:
         """Measurements (period, n) of n items at a time, with the first item's number.
 
         Those of `period` must be drawn. Some of an earlier period may have been drawn later, since
@@ -741,7 +743,7 @@ def _hash_of_key(key: str) -> str:
     return hashlib.sha256(f"user key\n{key}".encode()).hexdigest()
 
 
-def _made(
+def _create_tables(
     connection: Any,
     mechanism: ContinualTopK,
     belongs_to: str,
@@ -761,13 +763,13 @@ def _made(
     ]
     connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?)", about)
     if domain is not None:
-        names = [str(label) for label in domain]
+        names = list(map(str, domain))
         connection.execute(
             "INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))]
         )
 
 
-def _written(
+def _write_state(
     path: Path,
     mechanism: ContinualTopK,
     belongs_to: str,
@@ -779,14 +781,14 @@ def _written(
     import duckdb
 
     with duckdb.connect(str(path)) as connection:
-        _made(connection, mechanism, belongs_to, user_key, domain, groups)
+        _create_tables(connection, mechanism, belongs_to, user_key, domain, groups)
         # closing does that too, and says nothing where the disk is full
         connection.execute("CHECKPOINT")
     with duckdb.connect(str(path), read_only=True) as connection:
         State(connection, lambda: user_key)
 
 
-def _guarded(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
+def _run_guarded(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
     """Run `work` on the engine, and turn its errors into ones without data and with a remedy.
 
     An engine that a full disk has stopped reports it only in words, because the class of its error

@@ -1,8 +1,8 @@
 from .catalog import read_catalog as read_catalog
 from .contributions import ReadReport as ReadReport
+from .engine_counts import HeldCounts as HeldCounts
+from .engine_counts import HeldScores as HeldScores
 from .file_options import Format as Format
-from .held import HeldCounts as HeldCounts
-from .held import HeldScores as HeldScores
 from .pairs import Pairs as Pairs
 from .pairs import hold as hold
 from .pairs import pairs as pairs

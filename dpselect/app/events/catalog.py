@@ -16,16 +16,16 @@ from accounting.address import mask
 from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,
-    checked,
+    inner_suffix,
     not_encoded,
-    opened,
+    open_engine,
+    path_of,
     plain,
     temporary_folder,
-    unpacked_suffix,
 )
-from dpselect.app.events.file_options import FileKeywords, FileOptions, normalized
+from dpselect.app.events.file_options import FileKeywords, FileOptions, normalize_label
 from dpselect.app.events.rows import read_events
-from dpselect.app.events.sources.base import RoleColumns, SourceRequest, place_of, refused
+from dpselect.app.events.sources.base import RoleColumns, SourceRequest, place_of, role_of
 from dpselect.app.events.sources.formats import (
     CSV,
     DELIMITERS,
@@ -73,7 +73,9 @@ NULLS: Final = frozenset(
 """Labels, in lower case, that look like a missing value."""
 
 
-def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()) -> list[Label]:
+def catalog_labels(
+    catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()
+) -> list[Label]:
     """Labels of a catalog of items, or of a list of groups, in the catalog's order.
 
     A released label is always written as the public list has it, or as `normalize` writes it,
@@ -81,12 +83,12 @@ def named(catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = 
     refused. If the log's labels are integers, a label that is not one stands for an item that
     nobody has, because rows may have decided the log's type.
     """
-    names = list(written_alike(listed(catalog, what), normalize))
-    _require_distinct([str(name) for name in names], what)
+    names = list(normalize_labels(list_labels(catalog, what), normalize))
+    _require_distinct(list(map(str, names)), what)
     return names
 
 
-def _joined(parts: Sequence[object]) -> str:
+def _join_parts(parts: Sequence[object]) -> str:
     """One label of several parts, written as a CSV record with quotes where needed."""
     texts = map(str, parts)
     return ",".join(
@@ -95,7 +97,7 @@ def _joined(parts: Sequence[object]) -> str:
     )
 
 
-def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
+def align_sums(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
     """Sums (..., m) of items rearranged to (..., names), with 0 for a name that is not an item."""
     at = places(labels, names)
     result = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
@@ -123,7 +125,7 @@ def _require_distinct(names: Sequence[Label], what: str) -> None:
         seen.add(name)
 
 
-def listed(catalog: Labels, what: str) -> list[Label]:
+def list_labels(catalog: Labels, what: str) -> list[Label]:
     """Labels of a public list as written, each an int or str. A tuple is one label of parts."""
     if isinstance(catalog, str):
         raise EventLogError(
@@ -141,15 +143,15 @@ def listed(catalog: Labels, what: str) -> list[Label]:
     return [_plain(name, what) for name in names]
 
 
-def written_alike(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
+def normalize_labels(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
     """Labels in the form in which a log's labels are compared."""
-    return tuple(normalized(name, forms) if isinstance(name, str) else name for name in names)
+    return tuple(normalize_label(name, forms) if isinstance(name, str) else name for name in names)
 
 
 def _plain(name: object, what: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
     if isinstance(value, tuple):
-        return _joined(tuple(_plain(part, what) for part in value))
+        return _join_parts(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(
             f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str"
@@ -175,8 +177,8 @@ def public_list(
     its header shows another delimiter or it has one label per line.
     """
     if not isinstance(source, str | os.PathLike):
-        return written_alike(listed(source, what), options.normalize)
-    split = column is not None or unpacked_suffix(Path(source)) in (
+        return normalize_labels(list_labels(source, what), options.normalize)
+    split = column is not None or inner_suffix(Path(source)) in (
         *CSV.suffixes[:1],
         *TSV.suffixes,
     )
@@ -233,29 +235,29 @@ def labels_in(
                 f"column={column!r} needs a file with a header, and {what} is not named .csv or"
                 " .tsv. Rename it"
             )
-        return _lines(checked(file), options, what)
-    with opened(tells=True) as engine:  # the list is public
+        return _lines(path_of(file), options, what)
+    with open_engine(tells=True) as engine:  # the list is public
         field = column if column is not None else item
         if file is not None and (kind := format_of(file, options.format)) is not None:
             field, options = _column(
                 engine,
                 kind,
-                SourceRequest(source, RoleColumns.of(None, "none"), options, what),
+                SourceRequest(source, RoleColumns.from_columns(None, "none"), options, what),
                 column,
                 item,
             )
         if field is None:
             if isinstance(source, str | os.PathLike):
-                checked(source)
+                path_of(source)
             raise EventLogError(f"{what} has fields: {_WHICH}")
-        request = SourceRequest(source, RoleColumns.of(None, field), options, what)
+        request = SourceRequest(source, RoleColumns.from_columns(None, field), options, what)
         engine.run("SET preserve_insertion_order = true", what=what)
         log = read_events(engine, request)
         rows = engine.run(
             f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
         )
     request.columns.refuse_malformed(
-        {refused(apart) for _, apart in rows if apart < 0}, what, ", and no public list holds them"
+        {role_of(apart) for _, apart in rows if apart < 0}, what, ", and no public list holds them"
     )
     return [label for label, apart in rows if apart == 0]
 
@@ -278,7 +280,7 @@ def _file(source: Any) -> Path | None:
 def _has_one_per_line(path: Path, options: FileOptions) -> bool:
     is_plain = (
         format_of(path, options.format) in (None, CSV)
-        and unpacked_suffix(path) not in CSV.suffixes[:1]
+        and inner_suffix(path) not in CSV.suffixes[:1]
     )
     return is_plain and options.format == "auto" and options.delimiter is None
 
@@ -294,7 +296,7 @@ def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
             ]
             return [
                 label
-                for label in (normalized(label, options.normalize) for label in labels)
+                for label in (normalize_label(label, options.normalize) for label in labels)
                 if label
             ]
     except UnicodeDecodeError:
@@ -310,8 +312,8 @@ def _column(
     item: _Names | None,
 ) -> tuple[_Names | None, FileOptions]:
     """The label column (or columns) of a file, and the options completed from the file's header."""
-    source, options, what = checked(request.source), request.options, request.called(kind.name)
-    field, head = item if column is None else column, engine.unused("head")
+    source, options, what = (path_of(request.source), request.options, request.title(kind.name))
+    field, head = item if column is None else column, engine.fresh_path("head")
     parts = [] if field is None else [field] if isinstance(field, str) else list(field)
     if kind is PARQUET:
         names = names_in_parquet(engine, plain(source, head), what)
@@ -319,7 +321,7 @@ def _column(
         names = CSV.first_record(workbook(source, head, what, rows=1), what)
     elif isinstance(kind, Delimited):
         form = kind.with_options(options)
-        form = form.sniffed(plain(source, head, options.encoding, form.quote), parts, what)
+        form = form.sniff_delimiter(plain(source, head, options.encoding, form.quote), parts, what)
         names, options = (
             form.first_record(head, what),
             options.model_copy(update={"delimiter": form.delimiter}),
@@ -327,7 +329,7 @@ def _column(
     else:
         return field, options
     if column is not None or (parts and set(parts) <= set(names)):
-        if kind is not PARQUET and not RoleColumns.of(None, parts).uses_positions():
+        if kind is not PARQUET and not RoleColumns.from_columns(None, parts).uses_positions():
             for part in parts:
                 place_of("column", part, names, what)
         return field, options

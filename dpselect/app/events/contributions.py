@@ -65,11 +65,11 @@ class ContributionLimit:
             f" {self.limit}) AS h USING ({owner})"
             for sign in ("<=", ">")
         )
-        return f"{within} UNION ALL {self.ranked(f'({beyond})', dialect, owner, chosen)}"
+        return f"{within} UNION ALL {self.rank_rows(f'({beyond})', dialect, owner, chosen)}"
 
-    def ranked(self, beyond: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
+    def rank_rows(self, beyond: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
         """SQL of the kept rows of owners who all have more than `limit` rows."""
-        rank = dialect.hashed(KEY.format(chosen, dialect.literal(self.salt)))
+        rank = dialect.hash_text(KEY.format(chosen, dialect.literal(self.salt)))
         place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {rank}, {chosen}) AS place"
         return (
             f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <="
@@ -150,7 +150,7 @@ class Amount:
 
     def total(self, dialect: Dialect) -> str:
         """SQL of the sum of values v in units of 2^(exponent - 40)."""
-        return dialect.summed("v", 2.0 ** (_FINE - self.exponent))
+        return dialect.exact_sum("v", 2.0 ** (_FINE - self.exponent))
 
     def weight(self) -> str:
         """SQL of the sum s cut to the clip, in units of 2^(exponent - 24), to the nearest."""
@@ -200,14 +200,14 @@ def require_weights(measures: Sequence[Measure], limit: int, listed: int | None)
         )
 
 
-def summed(measures: Sequence[Measure]) -> Amount | None:
+def amount_of(measures: Sequence[Measure]) -> Amount | None:
     """The amount that is summed up from a column, or None. It is then the only measure."""
     return next((measure for measure in measures if isinstance(measure, Amount)), None)
 
 
-def signed(measures: Sequence[Measure]) -> bool:
+def has_signed_sums(measures: Sequence[Measure]) -> bool:
     """True if the sums may be negative."""
-    amount = summed(measures)
+    amount = amount_of(measures)
     return amount is not None and amount.low < 0
 
 
@@ -327,7 +327,7 @@ class Measured(NotPickled):
 
     def _place(self, clip: float | None) -> int | None:
         if clip is None:
-            return None if summed(self.clips) is None else 0
+            return None if amount_of(self.clips) is None else 0
         clips = [each.clip for each in self.clips]
         if clip not in clips:
             raise EventLogError(

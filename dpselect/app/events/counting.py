@@ -15,7 +15,7 @@ from dpselect.app.events.contributions import (
     ContributionLimit,
     Contributions,
     ReadReport,
-    summed,
+    amount_of,
 )
 from dpselect.app.events.dialect import Tables
 from dpselect.app.events.sources.base import Kind, literal
@@ -56,11 +56,13 @@ class Count:
         # the order of the log.
         if allowed.groups is None:
             items, *sums = tables.columns(f"SELECT i, {names} FROM {totals} ORDER BY i")
-            return EventCounts.of(allowed, report, items.tolist(), np.array(sums, dtype=np.int64))
+            return EventCounts.from_sums(
+                allowed, report, items.tolist(), np.array(sums, dtype=np.int64)
+            )
         labels = list[list[Label]]()
         for table, column in (("groups", "g"), ("items", "i")):
             rank_sql = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
-            numbers = tables.made(
+            numbers = tables.store(
                 table, f"{rank_sql} FROM (SELECT DISTINCT {column} FROM {totals})"
             )
             labels.append(
@@ -75,19 +77,21 @@ class Count:
         )[0]
         cells = (group.astype(np.int64), item.astype(np.int64))
         cell_sums = np.array(sums, dtype=np.int64)
-        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, cell_sums, present)
+        return GroupCounts.from_sums(
+            allowed, report, (labels[0], labels[1]), cells, cell_sums, present
+        )
 
-    def weighed(self, labels: Sequence[Label], norm: float) -> Integers:
+    def weigh(self, labels: Sequence[Label], norm: float) -> Integers:
         """Return (n,) sums of users' weights of these items, in units of 2^-20.
 
         A user's pairs among them, of those that were kept for the counts, share the l2 norm `norm`.
         """
-        tables, bound, pairs = self.tables, self.allowed.bound, self._looked_at()
+        tables, bound, pairs = self.tables, self.allowed.bound, self._candidate_pairs()
         if bound is not None:
-            sizes = tables.made("held", f"SELECT u, count(*) AS t FROM {pairs} GROUP BY u")
+            sizes = tables.store("held", f"SELECT u, count(*) AS t FROM {pairs} GROUP BY u")
             pairs = f"({bound.kept_rows(pairs, sizes, tables.dialect)})"
-        listed = tables.listed("asked", labels, self.kind, placed=True)
-        spending = tables.made(
+        listed = tables.store_labels("asked", labels, self.kind, placed=True)
+        spending = tables.store(
             "spending", f"SELECT u, place FROM {pairs} AS k JOIN {listed} AS a USING (i)"
         )
         rows = (
@@ -108,7 +112,7 @@ class Count:
         The counted relation has n, the users, and the sums of weights.
         """
         staged, allowed, presence, pairs = self.staged, self.allowed, "presence", 0
-        source, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
+        source, parts = self._candidate_pairs(), 1 if allowed.groups is None else staged.buckets
         for at in range(parts):
             part = self._part(at, parts)
             pair_count, totals, presence = self._add(
@@ -118,15 +122,17 @@ class Count:
             staged.report_progress(at + 1, parts)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
         cells = f"SELECT {allowed.cell}, {sums} FROM {totals} GROUP BY {allowed.cell}"
-        relation = target.made("counted", cells, computed=True)
+        relation = target.store("counted", cells, computed=True)
         left_out = pairs - number(target, f"SELECT sum(n) FROM {relation}")
         return relation, presence, replace(staged.report, pairs=pairs, pairs_left_out=left_out)
 
-    def _looked_at(self) -> str:
+    def _candidate_pairs(self) -> str:
         """SQL of the pairs of the listed items and groups, or of their cells."""
         source, allowed, tables = self.staged.pairs, self.allowed, self.tables
         if allowed.listed is not None:
-            groups = tables.listed("listed_groups", allowed.listed, self.staged.kinds["group"])
+            groups = tables.store_labels(
+                "listed_groups", allowed.listed, self.staged.kinds["group"]
+            )
             source = (
                 f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING"
                 " (g))"
@@ -134,7 +140,7 @@ class Count:
         if allowed.cells:
             source = f"({cells_of(source, None)})"
         if allowed.within is not None:
-            items = tables.listed("listed_items", allowed.within, self.kind)
+            items = tables.store_labels("listed_items", allowed.within, self.kind)
             source = f"(SELECT * FROM {source} AS p SEMI JOIN {items} AS l USING (i))"
         return source
 
@@ -150,17 +156,17 @@ class Count:
             self.allowed.bound,
             self.allowed.owner,
         )
-        by_owner, presence, many = bool(allowed.clips) and summed(allowed.clips) is None, "", 0
+        by_owner, presence, many = (bool(allowed.clips) and amount_of(allowed.clips) is None, "", 0)
         if allowed.groups is not None or (
             allowed.within is not None and (bound is not None or allowed.clips)
         ):
-            pairs = tables.made("part", f"SELECT * FROM {pairs}")
+            pairs = tables.store("part", f"SELECT * FROM {pairs}")
         pair_count = number(tables, f"SELECT count(*) FROM {pairs}")
         if allowed.groups is not None:
-            pairs, presence = self._in_groups(pairs, allowed.groups)
+            pairs, presence = self._pairs_in_groups(pairs, allowed.groups)
         light = pairs
         if bound is not None or by_owner:
-            light = sizes = tables.made(
+            light = sizes = tables.store(
                 "held", f"SELECT {owner}, count(*) AS t FROM {pairs} GROUP BY {owner}"
             )
             if bound is not None:
@@ -172,7 +178,7 @@ class Count:
                 if many or by_owner
                 else pairs
             )
-        totals = tables.added("totals", self._total(light))
+        totals = tables.append("totals", self._total(light))
         # only who is beyond the bound is ranked: in parts, since that takes memory
         if bound is not None and many:
             texts = sum(self.staged.kinds[role] == "str" for role in ("user", "item"))
@@ -180,8 +186,8 @@ class Count:
             owners = f"SELECT * FROM {pairs} AS p SEMI JOIN {heavy} AS h USING ({owner})"
             for at in range(parts):
                 part = self._part(at, parts)
-                ranked = bound.ranked(f"({owners}{part})", tables.dialect, owner)
-                totals = tables.added(
+                ranked = bound.rank_rows(f"({owners}{part})", tables.dialect, owner)
+                totals = tables.append(
                     "totals", self._total(f"(SELECT *, {bound.limit} AS t FROM ({ranked}))")
                 )
         return pair_count, totals, presence
@@ -203,19 +209,19 @@ class Count:
             f" {self.allowed.cell}"
         )
 
-    def _in_groups(self, pairs: str, bound: ContributionLimit) -> tuple[str, str]:
+    def _pairs_in_groups(self, pairs: str, bound: ContributionLimit) -> tuple[str, str]:
         """The pairs of the groups that each user keeps, and the relation of users per group.
 
         Users per group are added to those of earlier parts of the log.
         """
         tables = self.tables
-        present = tables.made("present", f"SELECT DISTINCT u, g FROM {pairs}")
-        sizes = tables.made("attended", f"SELECT u, count(*) AS t FROM {present} GROUP BY u")
+        present = tables.store("present", f"SELECT DISTINCT u, g FROM {pairs}")
+        sizes = tables.store("attended", f"SELECT u, count(*) AS t FROM {present} GROUP BY u")
         if number(tables, f"SELECT max(t) FROM {sizes}") > bound.limit:
-            present = tables.made(
+            present = tables.store(
                 "kept", bound.kept_rows(present, sizes, tables.dialect, chosen="g")
             )
-            pairs = tables.made(
+            pairs = tables.store(
                 "part", f"SELECT * FROM {pairs} AS p SEMI JOIN {present} AS k USING (u, g)"
             )
         weights = (
@@ -225,7 +231,7 @@ class Count:
         presence = (
             f"SELECT g, sum(w) AS w FROM {present} AS p JOIN ({weights}) AS w USING (u) GROUP BY g"
         )
-        return pairs, tables.added("presence", presence)
+        return pairs, tables.append("presence", presence)
 
 
 def cells_of(relation: str, groups: Sequence[Label] | None) -> str:

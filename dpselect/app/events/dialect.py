@@ -24,7 +24,7 @@ class Dialect(ABC):
         """The double that a text represents, or null."""
 
     @abstractmethod
-    def whole(self, text: str) -> str:
+    def integer(self, text: str) -> str:
         """The integer that a text represents, or null."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class Dialect(ABC):
         """Microseconds since 1970 of a time without a zone, or of such a text; null for others."""
 
     @abstractmethod
-    def of_format(self, text: str, form: str) -> str:
+    def parse_format(self, text: str, form: str) -> str:
         """Microseconds since 1970 on the clock, for a text of this strftime format, or null."""
 
     @abstractmethod
@@ -44,11 +44,11 @@ class Dialect(ABC):
         """Microseconds since 1970 for a time with a zone."""
 
     @abstractmethod
-    def hashed(self, text: str) -> str:
+    def hash_text(self, text: str) -> str:
         """A value that sorts as the first 64 bits of a text's sha256."""
 
     @abstractmethod
-    def summed(self, values: str, scale: float) -> str:
+    def exact_sum(self, values: str, scale: float) -> str:
         """The exact sum of values times this power of two, each rounded half to even.
 
         A value beyond 2^60 in size may be cut.
@@ -77,20 +77,22 @@ class Tables(Protocol):
     def columns(self, sql: str) -> list[NDArray[Any]]:
         """All columns of a query without nulls, as whole numbers or text."""
 
-    def made(self, name: str, sql: str, *, computed: bool = False) -> str:
+    def store(self, name: str, sql: str, *, computed: bool = False) -> str:
         """Store or replace a relation with the result of a query, and return its name in SQL.
 
         The relation is small if it has one row per group. If `computed`, nothing is read for it
         again.
         """
 
-    def grouped(self, sql: str, *, once: bool = False) -> str:
+    def store_groups(self, sql: str, *, once: bool = False) -> str:
         """Store the groups of a log, and return the name. A log is perhaps readable only `once`."""
 
-    def added(self, name: str, sql: str) -> str:
+    def append(self, name: str, sql: str) -> str:
         """Append the result of a query to the relation of this name, and return its name in SQL."""
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+    def store_labels(
+        self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False
+    ) -> str:
         """Store labels in the column i (and places if `placed`), and return the name in SQL."""
 
     def save(self, relation: str, path: Path) -> None:
@@ -110,7 +112,7 @@ class _Embedded(Dialect):
     def number(self, text: str) -> str:
         return f"TRY_CAST({text} AS DOUBLE)"
 
-    def whole(self, text: str) -> str:
+    def integer(self, text: str) -> str:
         return f"CAST(TRY_CAST({text} AS BIGINT) AS HUGEINT)"  # a product of it fits
 
     def pieces(self, text: str, delimiter: str) -> str:
@@ -119,16 +121,16 @@ class _Embedded(Dialect):
     def clock(self, time: str) -> str:
         return f"epoch_us(TRY_CAST({time} AS TIMESTAMP))"
 
-    def of_format(self, text: str, form: str) -> str:
+    def parse_format(self, text: str, form: str) -> str:
         return f"epoch_us(try_strptime({text}, {self.literal(form)}))"
 
     def instant(self, time: str) -> str:
         return f"epoch_us({time})"
 
-    def hashed(self, text: str) -> str:
+    def hash_text(self, text: str) -> str:
         return f"CAST('0x' || left(sha256({text}), 16) AS UBIGINT)"
 
-    def summed(self, values: str, scale: float) -> str:
+    def exact_sum(self, values: str, scale: float) -> str:
         return f"sum(CAST({values} * {double(scale)} AS HUGEINT))"
 
 

@@ -98,14 +98,14 @@ class Engine:
         """A path called `name` in the reading's temporary folder, which only this user can read."""
         return self.folder / name
 
-    def unused(self, name: str) -> Path:
+    def fresh_path(self, name: str) -> Path:
         """A fresh path in the folder of this reading, with a unique number before the name."""
         return self.path(f"{next(self.numbers)}-{name}")
 
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known to SQL as `name`."""
         with self._lock:
-            guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
+            run_guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
 
     def define(self, name: str, function: Callable[[str], str]) -> None:
         """Define a text function for SQL as `name`. Null stays null."""
@@ -116,7 +116,9 @@ class Engine:
         self, sql: str, parameters: Sequence[object] = (), *, what: str
     ) -> list[tuple[Any, ...]]:
         """All rows of a query. An error names `what` was being read and the rule, never a value."""
-        return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
+        return self._run_alone(
+            what, lambda: self._connection.execute(sql, list(parameters)).fetchall()
+        )
 
     def group(self, sql: str, *, what: str) -> None:
         """Run a grouping statement over a repeatable source, with less memory if it does not fit.
@@ -124,9 +126,9 @@ class Engine:
         The engine's hash tables double. A limit just below the size of a table makes it fail, in
         some versions, where a lower limit makes it spill in time.
         """
-        self._alone(what, lambda: self._grouped(sql))
+        self._run_alone(what, lambda: self._store_groups(sql))
 
-    def _grouped(self, sql: str) -> None:
+    def _store_groups(self, sql: str) -> None:
         import duckdb
 
         size = _MEMORY.fullmatch(self._memory)
@@ -147,18 +149,18 @@ class Engine:
 
     def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
         """All columns of a query without nulls, by name, as integers of at most 64 bits or text."""
-        arrays = self._alone(what, lambda: self._connection.execute(sql).fetchnumpy())
+        arrays = self._run_alone(what, lambda: self._connection.execute(sql).fetchnumpy())
         import numpy as np
 
         return {name: np.ascontiguousarray(column) for name, column in arrays.items()}
 
-    def _alone(self, what: str, work: Callable[[], T]) -> T:
+    def _run_alone(self, what: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another
         # thread's query.
         with self._lock:
-            return guarded(what, lambda: self._interruptible(work), tells=self.tells)
+            return run_guarded(what, lambda: self._run_interruptible(work), tells=self.tells)
 
-    def _interruptible(self, work: Callable[[], T]) -> T:
+    def _run_interruptible(self, work: Callable[[], T]) -> T:
         """Return the result of `work`. Ctrl-C ends a query at once, and abandons a hanging one.
 
         The engine's CSV reader sometimes waits for itself forever when it meets a malformed row,
@@ -167,7 +169,7 @@ class Engine:
         """
         finished, results, errors = threading.Event(), list[T](), list[BaseException]()
 
-        def noted() -> None:
+        def record_result() -> None:
             try:
                 results.append(work())
             except BaseException as error:
@@ -176,7 +178,7 @@ class Engine:
                 finished.set()
 
         try:
-            threading.Thread(target=noted, daemon=True).start()
+            threading.Thread(target=record_result, daemon=True).start()
             self._wait(finished)
         except BaseException:
             # Again and again: the engine forgets an interruption that comes before its query has
@@ -228,7 +230,7 @@ class EmbeddedTables:
     def columns(self, sql: str) -> list[NDArray[Any]]:
         return list(self._engine.columns(sql, what=self._what).values())
 
-    def made(
+    def store(
         self, name: str, sql: str, *, computed: bool = False, parameters: Sequence[object] = ()
     ) -> str:
         table = f"{self._prefix}_{name}"
@@ -237,20 +239,22 @@ class EmbeddedTables:
             self._names.append(table)
         return table
 
-    def grouped(self, sql: str, *, once: bool = False) -> str:
+    def store_groups(self, sql: str, *, once: bool = False) -> str:
         make = self._engine.run if once else self._engine.group
         make(f"CREATE TABLE grouped AS {sql}", what=self._what)
         self._names.append("grouped")
         return "grouped"
 
-    def added(self, name: str, sql: str) -> str:
+    def append(self, name: str, sql: str) -> str:
         table = f"{self._prefix}_{name}"
         if table not in self._names:
-            return self.made(name, sql)
+            return self.store(name, sql)
         self.run(f"INSERT INTO {table} {sql}")
         return table
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+    def store_labels(
+        self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False
+    ) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
         # Among integers, text that is no integer's stands for no item.
         parameters: list[object] = [
@@ -259,7 +263,7 @@ class EmbeddedTables:
         if placed:
             columns += ", unnest(range(?)) AS place"
             parameters.append(len(labels))
-        return self.made(name, f"SELECT {columns}", parameters=parameters)
+        return self.store(name, f"SELECT {columns}", parameters=parameters)
 
     def save(self, relation: str, path: Path) -> None:
         self.run(
@@ -283,7 +287,7 @@ def was_interrupted(error: Exception) -> bool:
     return isinstance(error, duckdb.InterruptException)
 
 
-def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
+def run_guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     """Return the result of `work`, and replace engine, Arrow and driver errors by safe ones.
 
     A safe error never quotes the data. An interruption, which engines report as an error of their
@@ -295,14 +299,14 @@ def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     except AccountingError:
         raise
     except Exception as error:
-        interrupted, failure = was_interrupted(error), _explained(error, what, tells=tells)
+        interrupted, failure = was_interrupted(error), _explain(error, what, tells=tells)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
 
 
 @contextmanager
-def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
+def open_engine(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
     """An engine with a temporary folder that only this user can read, both gone after the block.
 
     If it `tells`, errors show where a file is malformed, for callers who may see the data.
@@ -324,16 +328,18 @@ def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[
             "temp_directory": str(folder / "spill"),
             "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
         }
-        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
+        connection = run_guarded(
+            "the log", lambda: duckdb.connect(":memory:", config=configuration)
+        )
         try:
-            without_progress_bar(connection)
+            disable_progress_bar(connection)
             yield (engine := Engine(connection, folder, memory, tells=tells))
         finally:
             if engine is None or not engine.abandoned:
                 connection.close()
 
 
-def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
+def disable_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     """Turn off the engine's progress bar, which would write to the caller's standard output."""
     import duckdb
 
@@ -358,7 +364,7 @@ def lack_of_room(error: object) -> str | None:
     return None
 
 
-def _explained(error: Exception, what: str, *, tells: bool) -> str:
+def _explain(error: Exception, what: str, *, tells: bool) -> str:
     import duckdb
 
     # what follows quotes the log, and is searched for nothing else
@@ -470,7 +476,7 @@ def temporary_folder(
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL:
-                    stack.callback(signal.signal, number, signal.signal(number, _ended))
+                    stack.callback(signal.signal, number, signal.signal(number, _end_process))
         _FOLDERS.add(folder)
         stack.callback(_FOLDERS.discard, folder)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -478,7 +484,7 @@ def temporary_folder(
         yield folder
 
 
-def _ended(number: int, _frame: object) -> None:
+def _end_process(number: int, _frame: object) -> None:
     """Remove the folders, and end the process as the signal would have."""
     for _ in range(2):  # a thread of the engine may add a file to one while it goes
         for folder in tuple(_FOLDERS):
@@ -487,7 +493,7 @@ def _ended(number: int, _frame: object) -> None:
     os.kill(os.getpid(), number)
 
 
-def checked(source: object) -> Path:
+def path_of(source: object) -> Path:
     """The file at the path `source`, taken literally. Patterns and addresses are refused."""
     if (address := _ADDRESS.match(str(source))) is not None:
         # What follows may hold a password.
@@ -523,7 +529,7 @@ def not_encoded(encoding: str | None = None) -> str:
     )
 
 
-def unpacked_suffix(path: Path) -> str:
+def inner_suffix(path: Path) -> str:
     """Suffix of a file name in lower case, without the suffix of its compression."""
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
@@ -549,7 +555,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
         suffix = next((ending for ending, magic in _PACKED.items() if magic.match(begin)), None)
         if suffix is None and path.suffix.lower() in _PACKED:
             raise gzip.BadGzipFile
-        with _unpacked(path, suffix) as stream:
+        with _unpack(path, suffix) as stream:
             head = stream.read(len(_BOM))
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
@@ -557,7 +563,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
                 parts = itertools.chain(
                     [b"" if head == _BOM else head], iter(lambda: _next_part(stream), b"")
                 )
-                target.write_bytes(_begun(parts, codec_name, quote))
+                target.write_bytes(_first_record(parts, codec_name, quote))
                 return target
             if not suffix and head != _BOM and codec_name in (None, "utf-8"):
                 target.symlink_to(path.resolve())
@@ -594,7 +600,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     raise EventLogError(f"{file_name} {failure}")
 
 
-def _begun(parts: Iterable[bytes], codec_name: str | None, quote: str) -> bytes:
+def _first_record(parts: Iterable[bytes], codec_name: str | None, quote: str) -> bytes:
     """The first record of data that is read in parts, in UTF-8, if its line end is not far."""
     decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
         "strict" if codec_name else "surrogateescape"
@@ -621,7 +627,7 @@ def _next_part(stream: IO[bytes]) -> bytes:
     return cast(bytes, getattr(stream, "read1", stream.read)(_PART))
 
 
-def _unpacked(path: Path, suffix: str | None) -> IO[bytes]:
+def _unpack(path: Path, suffix: str | None) -> IO[bytes]:
     if suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
     if suffix == ".bz2":

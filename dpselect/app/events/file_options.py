@@ -219,7 +219,7 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
 }
 
 
-def normalized(text: str, forms: Sequence[str]) -> str:
+def normalize_label(text: str, forms: Sequence[str]) -> str:
     """A label as it is compared, which is exactly as written unless `forms` say otherwise.
 
     The forms are applied until nothing changes, so that a normalized label stays as it is.

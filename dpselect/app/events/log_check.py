@@ -9,13 +9,13 @@ from typing import Any, Final, final
 from dpselect.app.events.catalog import NULLS
 from dpselect.app.events.counting import number
 from dpselect.app.events.dialect import Tables
-from dpselect.app.events.engine import Engine, opened
-from dpselect.app.events.file_options import normalized
+from dpselect.app.events.engine import Engine, open_engine
+from dpselect.app.events.file_options import normalize_label
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import ProgressCallback, Reading
 from dpselect.app.events.rows import read_events
 from dpselect.app.events.sources.base import LABELS, SHORT, literal
-from dpselect.app.events.staging import prepared
+from dpselect.app.events.staging import prepare
 from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)
@@ -132,10 +132,10 @@ def check(
     where they are, which a release does not show. Only people who may see the data may see the
     result or the error.
     """
-    with opened(reading.memory_limit, tells=True) as engine:
-        tables, staged = prepared(engine, source, reading, progress)
+    with open_engine(reading.memory_limit, tells=True) as engine:
+        tables, staged = prepare(engine, source, reading, progress)
         tables.run(f"CREATE VIEW pairs AS SELECT * FROM {staged.pairs}")
-        engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
+        engine.define("alike", lambda text: normalize_label(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
         owner = "u, g" if reading.group is not None else "u"
         per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
@@ -177,7 +177,7 @@ def check(
             },
             heaviest=[(user, int(number)) for user, number in heaviest],
             nulls=nulls,
-            alike=[alike for role in texts for alike in _alike(tables, role)],
+            alike=[alike for role in texts for alike in _similar_labels(tables, role)],
             catalog=None if catalog is None else _matches(tables, catalog),
         )
         lists = None
@@ -236,7 +236,7 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
         )
 
 
-def _alike(tables: Tables, role: str) -> Iterator[Alike]:
+def _similar_labels(tables: Tables, role: str) -> Iterator[Alike]:
     name = SHORT[role]
     labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
     for how, (key, _) in _SPELLINGS.items():
@@ -253,7 +253,7 @@ def _alike(tables: Tables, role: str) -> Iterator[Alike]:
 
 
 def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
-    listed = f"(SELECT i AS l FROM {tables.listed('listed', catalog, 'str')})"
+    listed = f"(SELECT i AS l FROM {tables.store_labels('listed', catalog, 'str')})"
     tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
     occurring = number(tables, f"SELECT count(*) FROM {listed} SEMI JOIN seen USING (l)")
     users = number(

@@ -12,9 +12,9 @@ from accounting.errors import ForeignProcess
 from accounting.numbers import Integers
 from accounting.process_state import ProcessState
 from dpselect.app.events.catalog import Labels
-from dpselect.app.events.contributions import Contributions, signed, summed
+from dpselect.app.events.contributions import Contributions, amount_of, has_signed_sums
 from dpselect.app.events.counting import Count
-from dpselect.app.events.held import HeldCounts
+from dpselect.app.events.engine_counts import HeldCounts
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import (
     Options,
@@ -25,7 +25,7 @@ from dpselect.app.events.reading import (
 )
 from dpselect.app.events.rows import engine_of, read_events
 from dpselect.app.events.sources.base import Column
-from dpselect.app.events.staging import prepared
+from dpselect.app.events.staging import prepare
 from dpselect.app.events.user_counts import EventCounts, GroupCounts
 from dpselect.errors import EventLogError
 from dpselect.scores import Weigh
@@ -170,7 +170,7 @@ def _holdable(reading: Reading) -> Reading:
             "group= is for events.read: a release of groups needs the counts of all of them in"
             " memory"
         )
-    if signed(reading.measures):
+    if has_signed_sums(reading.measures):
         raise EventLogError(
             "sums that may be negative are for events.read: what stays in the engine is counted"
             " from 0 up"
@@ -235,7 +235,7 @@ class Pairs(NotPickled):
         )
         with ExitStack() as stack:
             engine = stack.enter_context(engine_of(source, reading.memory_limit))
-            self._tables, staged = prepared(engine, source, reading, progress)
+            self._tables, staged = prepare(engine, source, reading, progress)
             if not once:
                 staged.report_progress(1, 1)
                 staged = replace(staged, progress=None)
@@ -243,12 +243,12 @@ class Pairs(NotPickled):
 
     def read(self, **look: Unpack[ReadingKeywords]) -> EventCounts | GroupCounts:
         """Counts in memory, as from `dpselect.events.read`."""
-        with self._count(self._allowed(look)) as count:
+        with self._count(self._contributions(look)) as count:
             return count.read()
 
     def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
         """Counts in the engine, as from `dpselect.events.hold`, until the pairs are closed."""
-        with self._count(self._allowed(look, in_engine=True)) as count, ExitStack() as stack:
+        with self._count(self._contributions(look, in_engine=True)) as count, ExitStack() as stack:
             tables = self._tables.another()
             stack.callback(tables.close)
             relation, _, report = count.totals(tables)
@@ -286,7 +286,7 @@ class Pairs(NotPickled):
         allowed = counts.allowed
         if allowed.groups is not None:
             raise EventLogError("group= is for counts: items of groups are not weighed anew")
-        if summed(allowed.clips) is not None:
+        if amount_of(allowed.clips) is not None:
             raise EventLogError(
                 "value= sums up a column, and a user may add 0 to an item that it has: such items"
                 " are not weighed anew"
@@ -299,7 +299,7 @@ class Pairs(NotPickled):
 
         def weigh(labels: Sequence[Label], norm: float) -> Integers:
             with self._count(allowed) as count:
-                return count.weighed(labels, norm)
+                return count.weigh(labels, norm)
 
         return weigh
 
@@ -309,7 +309,7 @@ class Pairs(NotPickled):
             self._state.value = _CLOSED
             self._stack.close()
 
-    def _allowed(self, look: ReadingKeywords, *, in_engine: bool = False) -> Contributions:
+    def _contributions(self, look: ReadingKeywords, *, in_engine: bool = False) -> Contributions:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(
                 f"{unknown[0]}= was settled when the pairs were made. State it in events.pairs"

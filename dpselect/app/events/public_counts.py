@@ -12,7 +12,7 @@ import numpy as np
 from accounting.address import mask
 from accounting.numbers import Floats, Integers
 from dpselect.app.events.catalog import ListOptions, labels_in
-from dpselect.app.events.engine import opened
+from dpselect.app.events.engine import open_engine
 from dpselect.app.events.file_options import FILE_OPTIONS
 from dpselect.app.events.reading import Reading
 from dpselect.app.events.rows import read_events
@@ -64,7 +64,7 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
         )
     try:
         request = (reading := Reading(**columns, **files)).request(path)
-        with opened(reading.memory_limit) as engine:
+        with open_engine(reading.memory_limit) as engine:
             log = read_events(engine, request)
             engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
             items, users = (

@@ -17,10 +17,10 @@ from accounting.arguments import quote
 from dpselect.app.events.catalog import (
     Labels,
     ListOptions,
-    listed,
-    named,
+    catalog_labels,
+    list_labels,
+    normalize_labels,
     public_list,
-    written_alike,
 )
 from dpselect.app.events.contributions import (
     Amount,
@@ -28,8 +28,8 @@ from dpselect.app.events.contributions import (
     ContributionLimit,
     Contributions,
     Measure,
+    amount_of,
     require_weights,
-    summed,
 )
 from dpselect.app.events.engine import Engine
 from dpselect.app.events.file_options import FILE_OPTIONS, FileKeywords, FileOptions
@@ -169,7 +169,9 @@ class Reading(FileOptions):
             )
         options = ListOptions(**{name: fields[name] for name in FILE_OPTIONS if name in fields})
         if fields.get("within") is not None:
-            fields["within"] = written_alike(listed(fields["within"], "catalog"), options.normalize)
+            fields["within"] = normalize_labels(
+                list_labels(fields["within"], "catalog"), options.normalize
+            )
         if (groups := fields.get("groups")) is not None:
             fields["groups"] = public_list(
                 groups, None, str(fields.get("group")), options, "groups"
@@ -217,7 +219,9 @@ class Reading(FileOptions):
         if self.user is None:
             raise EventLogError("user=None is not a column. Give its name, or its number from 1")
         where = [condition.column for condition in conditions(self.where)]
-        return RoleColumns.of(self.user, self.item, self.group, self.value, self.time, where)
+        return RoleColumns.from_columns(
+            self.user, self.item, self.group, self.value, self.time, where
+        )
 
     @cached_property
     def window(self) -> Window | None:
@@ -269,7 +273,7 @@ class Reading(FileOptions):
 
     def contributions(self) -> Contributions:
         """Contribution bounds of one user, with `salt` or a fresh one, and the lists."""
-        salt = checked_salt(self.salt)
+        salt = check_salt(self.salt)
         if (
             salt is not None
             and self.max_items_per_user is None
@@ -301,13 +305,13 @@ class Reading(FileOptions):
         allowed = Contributions(
             items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells
         )
-        within = None if self.within is None else named(self.within)
-        listed = None if self.groups is None else named(self.groups, what="groups")
+        within = None if self.within is None else catalog_labels(self.within)
+        listed = None if self.groups is None else catalog_labels(self.groups, what="groups")
         return replace(allowed, within=within, listed=listed)
 
     def request(self, source: object) -> SourceRequest:
         """The input of a source to read `source` this way."""
-        amount = summed(self.measures)
+        amount = amount_of(self.measures)
         return SourceRequest(
             source,
             self.role_columns,
@@ -318,7 +322,7 @@ class Reading(FileOptions):
         )
 
 
-def checked_salt(salt: object) -> str | None:
+def check_salt(salt: object) -> str | None:
     """Refuse a salt that cannot be hashed."""
     if salt is None:
         return None
@@ -332,7 +336,7 @@ def checked_salt(salt: object) -> str | None:
 
 def _amount(value: Any) -> Amount:
     parts = value if isinstance(value, tuple) else (value,)
-    ends = [_number(end) for end in (parts if parts is value else (0.0, value))]
+    ends = list(map(_number, parts if parts is value else (0.0, value)))
     if len(ends) == 2:
         low, high = ends
         if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, cast, final
 
 from dpselect.app.events import spark
 from dpselect.app.events.dialect import EMBEDDED, Dialect, decimal, double, matches
-from dpselect.app.events.engine import Engine, opened
-from dpselect.app.events.file_options import normalized
+from dpselect.app.events.engine import Engine, open_engine
+from dpselect.app.events.file_options import normalize_label
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.sources import databases, formats, tables
 from dpselect.app.events.sources.base import (
@@ -24,7 +24,7 @@ from dpselect.app.events.sources.base import (
     is_label,
     refusal,
 )
-from dpselect.app.events.sources.judged import LARGEST, judged
+from dpselect.app.events.sources.conditions import LARGEST, evaluate_conditions
 from dpselect.app.events.time_window import FIRST, LAST
 from dpselect.app.events.where import NUMBER
 from dpselect.errors import EventLogError
@@ -40,7 +40,7 @@ class Source(Protocol):
         """True if it reads this kind of source, by type or name, without a row or heavy import."""
 
     def rows(self, engine: Any, request: SourceRequest) -> Rows:
-        """The stated columns, as SQL of the engine, whose errors pass through `engine.guarded`."""
+        """The stated columns, as SQL of the engine, whose errors pass `engine.run_guarded`."""
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into
@@ -60,7 +60,7 @@ _FINITE = f"coalesce(abs(number) <= {LARGEST}, false)"
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class PeriodEvents(NotPickled):
-    """The `shaped` events of one period (perhaps none), on disk during a block. **Private**."""
+    """The shaped events of one period (perhaps none), on disk during a block. **Private**."""
 
     relation: str
     size: int
@@ -76,7 +76,7 @@ class PeriodEvents(NotPickled):
 def engine_of(source: object, memory_limit: str | None) -> Iterator[Engine | spark.Cluster]:
     """The engine that reads a source: its cluster for a Spark table, and the embedded one else."""
     if not spark.is_table(source):
-        with opened(memory_limit) as engine:
+        with open_engine(memory_limit) as engine:
             yield engine
         return
     with closing(spark.Cluster(cast(Any, source).sparkSession)) as cluster:
@@ -86,8 +86,8 @@ def engine_of(source: object, memory_limit: str | None) -> Iterator[Engine | spa
 def read_events(
     engine: Engine | spark.Cluster, request: SourceRequest, raw: str | None = None
 ) -> Rows:
-    """The events of a source in the engine's SQL, `shaped`."""
-    return shaped(rows(engine, request), request, engine.dialect, raw)
+    """The events of a source in the engine's SQL, shaped."""
+    return shape_events(rows(engine, request), request, engine.dialect, raw)
 
 
 def rows(engine: Engine | spark.Cluster, request: SourceRequest) -> Rows:
@@ -104,12 +104,12 @@ def rows(engine: Engine | spark.Cluster, request: SourceRequest) -> Rows:
         )
     for source in SOURCES:
         if source.accepts(request):
-            log = judged(source.rows(engine, request), request, engine.dialect)
+            log = evaluate_conditions(source.rows(engine, request), request, engine.dialect)
             if request.options.normalize and isinstance(engine, Engine):
                 engine.define(
-                    "normalized", lambda text: normalized(text, request.options.normalize)
+                    "normalized", lambda text: normalize_label(text, request.options.normalize)
                 )
-            return written_alike(log, request, engine.dialect)
+            return normalize_events(log, request, engine.dialect)
     kind = type(request.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}. Give a path or several, a folder or a"
@@ -118,7 +118,7 @@ def rows(engine: Engine | spark.Cluster, request: SourceRequest) -> Rows:
     )
 
 
-def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
+def normalize_events(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
     """The events with labels in the form in which they are compared.
 
     Texts that the file writes for a missing value are null. With several items in one field, there
@@ -132,7 +132,9 @@ def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
     options, kinds, nothing = request.options, dict(log.kinds), log.nothing
     flags, sql = ["refused"] * bool(log.bad) + ["kept"] * bool(log.kept_column), log.sql
     if options.missing:
-        columns = [_without(role, kind, options.missing, dialect) for role, kind in kinds.items()]
+        columns = [
+            _null_absent(role, kind, options.missing, dialect) for role, kind in kinds.items()
+        ]
         sql = f"SELECT {', '.join([*flags, *columns])} FROM ({sql})"
     if options.split is not None:
         every = [*flags, *(SHORT[role] for role in kinds if role != "item")]
@@ -144,7 +146,7 @@ def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
         columns = []
         for role, kind in kinds.items():
             name = SHORT[role]
-            column = _without(role, kind, options.null, dialect) if is_label(role) else name
+            column = _null_absent(role, kind, options.null, dialect) if is_label(role) else name
             if is_label(role) and kind == "str":
                 text = column.removesuffix(f" AS {name}")
                 column = (
@@ -153,7 +155,7 @@ def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
             columns.append(column)
         sql = f"SELECT {', '.join([*flags, *columns])} FROM ({sql})"
     if texts := [role for role in request.columns.parts("user") if kinds[role] == "str"]:
-        columns = [_whole(SHORT[role], dialect) for role in texts]
+        columns = [_user_sql(SHORT[role], dialect) for role in texts]
         every = [*flags, *(SHORT[role] for role in kinds if role not in texts)]
         sql = f"SELECT {', '.join([*every, *columns])} FROM ({sql})"
     for whole in ("user", "item"):
@@ -175,7 +177,7 @@ def written_alike(log: Rows, request: SourceRequest, dialect: Dialect) -> Rows:
     return replace(log, sql=sql, kinds=kinds, nothing=nothing, bad=bad)
 
 
-def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
+def _null_absent(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
     """SQL of a role's column in which these texts, or the numbers they represent, are null."""
     name = SHORT[role]
     if kind == "number":
@@ -197,7 +199,7 @@ def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> 
     )
 
 
-def _whole(name: str, dialect: Dialect) -> str:
+def _user_sql(name: str, dialect: Dialect) -> str:
     """SQL of a column of users as text, with 7 for 7.0."""
     whole = matches(name, "-?[0-9]+[.]0+", dialect)
     return (
@@ -206,7 +208,7 @@ def _whole(name: str, dialect: Dialect) -> str:
     )
 
 
-def shaped(
+def shape_events(
     log: Rows, request: SourceRequest, dialect: Dialect = EMBEDDED, raw: str | None = None
 ) -> Rows:
     """The events as one relation with the columns that are counted.
@@ -262,7 +264,7 @@ def shaped(
 
 
 def _record(text: str, dialect: Dialect) -> str:
-    """SQL of a field of a CSV record, as `catalog._joined` writes it."""
+    """SQL of a field of a CSV record, as `catalog._join_parts` writes it."""
     special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
     return (

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from accounting.errors import missing_extra
 from dpselect.app.events.dialect import Dialect, double, matches
-from dpselect.app.events.engine import T, guarded
+from dpselect.app.events.engine import T, run_guarded
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.sources.base import (
     OF_TEXT,
@@ -30,9 +30,9 @@ from dpselect.app.events.sources.base import (
     Kind,
     Rows,
     SourceRequest,
-    by_name,
     is_label,
     kind_of,
+    positions_by_name,
 )
 from dpselect.app.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
 from dpselect.app.events.where import NUMBER
@@ -175,7 +175,7 @@ def _session() -> Any:
         from pyspark.sql import SparkSession
     except ImportError:
         raise missing_extra("--engine spark needs pyspark", "spark") from None
-    session: Any = guarded(
+    session: Any = run_guarded(
         WHAT,
         lambda: (
             SparkSession.builder.appName("dpselect")
@@ -189,7 +189,7 @@ def _session() -> Any:
 
 
 def _quietly(work: Callable[[], T]) -> T:
-    """`guarded`, without pyspark's own log of the failure, which may quote the data."""
+    """`run_guarded`, without pyspark's own log of the failure, which may quote the data."""
     from pyspark.logger import PySparkLogger
 
     me = threading.get_ident()
@@ -198,7 +198,7 @@ def _quietly(work: Callable[[], T]) -> T:
             logger = PySparkLogger.getLogger(name)
             logger.addFilter(quiet := lambda record: record.thread != me)
             stack.callback(logger.removeFilter, quiet)
-        return guarded(WHAT, work)
+        return run_guarded(WHAT, work)
 
 
 @final
@@ -214,7 +214,7 @@ class _Spark(Dialect):
         plain = matches(f"CAST({text} AS VARCHAR)", rf"\s*{NUMBER}\s*", self)
         return f"IF({plain}, TRY_CAST({text} AS DOUBLE), NULL)"
 
-    def whole(self, text: str) -> str:
+    def integer(self, text: str) -> str:
         return (
             f"CAST(IF({matches(f'CAST({text} AS VARCHAR)', '-?[0-9]{1,19}', self)}, {text}, NULL)"
             " AS HUGEINT)"
@@ -231,16 +231,16 @@ class _Spark(Dialect):
         )
         return f"(({minutes}) * 60000000L + CAST(extract(SECOND FROM {clock}) * 1000000 AS BIGINT))"
 
-    def of_format(self, text: str, form: str) -> str:
+    def parse_format(self, text: str, form: str) -> str:
         raise NotImplementedError  # `_require_readable` refuses it
 
     def instant(self, time: str) -> str:
         return f"unix_micros({time})"
 
-    def hashed(self, text: str) -> str:
+    def hash_text(self, text: str) -> str:
         return f"left(sha2({text}, 256), 16)"
 
-    def summed(self, values: str, scale: float) -> str:
+    def exact_sum(self, values: str, scale: float) -> str:
         # A whole number of doubles up to 2^80 is added up in two parts: Spark makes no exact
         # decimal of such a double.
         whole = f"rint({values} * {double(scale)})"
@@ -296,16 +296,16 @@ class Cluster:
         """All rows of a query, with decimals, which have no fraction here, as integers."""
         frame = self.frame(sql)
         whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
-        rows = _quietly(lambda: [list(row) for row in frame.collect()])
+        rows = _quietly(lambda: list(map(list, frame.collect())))
         for row, at in itertools.product(rows, whole):
             row[at] = int(row[at])
-        return [tuple(row) for row in rows]
+        return list(map(tuple, rows))
 
     def columns(self, sql: str) -> list[NDArray[Any]]:
         names, rows = self.frame(sql).columns, self.run(sql)
         return [np.array([row[at] for row in rows], dtype=object) for at in range(len(names))]
 
-    def made(self, name: str, sql: str, *, computed: bool = False) -> str:
+    def store(self, name: str, sql: str, *, computed: bool = False) -> str:
         """Store or replace a view of the result of a query, and return its name.
 
         A computed result stays on the executors until `close`. If an executor loses it earlier,
@@ -316,16 +316,18 @@ class Cluster:
             self._computed.append(frame := _quietly(lambda: frame.localCheckpoint(eager=True)))
         return self.view(name, frame)
 
-    def grouped(self, sql: str, *, once: bool = False) -> str:
-        return self.made("grouped", sql, computed=True)
+    def store_groups(self, sql: str, *, once: bool = False) -> str:
+        return self.store("grouped", sql, computed=True)
 
-    def added(self, name: str, sql: str) -> str:
+    def append(self, name: str, sql: str) -> str:
         before = f"{self._prefix}_{name}"
-        return self.made(
+        return self.store(
             name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql
         )
 
-    def listed(self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False) -> str:
+    def store_labels(
+        self, name: str, labels: Sequence[Label], kind: str, *, placed: bool = False
+    ) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
         rows = [(convert(label), place) for place, label in enumerate(labels)]
         frame = _quietly(
@@ -344,7 +346,7 @@ class Cluster:
         rows = _quietly(frame.toLocalIterator)
         with pq.ParquetWriter(path, schema) as writer:
             while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
-                columns = [pa.array(column) for column in zip(*batch, strict=True)]
+                columns = list(map(pa.array, zip(*batch, strict=True)))
                 writer.write_batch(pa.record_batch(columns, schema=schema))
 
     def close(self) -> None:
@@ -356,7 +358,7 @@ class Cluster:
             # the frame.
             frame: Any = self._computed.pop()
             if hasattr(frame, "_jdf"):
-                _quietly(partial(_forgotten, frame))
+                _quietly(partial(_forget, frame))
 
 
 def _decimal(label: Label) -> Decimal | None:
@@ -364,7 +366,7 @@ def _decimal(label: Label) -> Decimal | None:
     return Decimal(label) if is_integer(label) else None
 
 
-def _forgotten(frame: Any) -> None:
+def _forget(frame: Any) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
@@ -418,7 +420,7 @@ def rows(engine: object, request: SourceRequest) -> Rows:
         set[str](),
         request.options.missing,
     )
-    for role, place in by_name(request.columns, frame.columns, WHAT).items():
+    for role, place in positions_by_name(request.columns, frame.columns, WHAT).items():
         name, stored = request.columns.by_role[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
         kind = kind_of(

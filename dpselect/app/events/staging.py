@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, final
 
-from dpselect.app.events.contributions import ReadReport, summed
+from dpselect.app.events.contributions import ReadReport, amount_of
 from dpselect.app.events.dialect import EMBEDDED, Tables
-from dpselect.app.events.engine import EmbeddedTables, Engine, opened
+from dpselect.app.events.engine import EmbeddedTables, Engine, open_engine
 from dpselect.app.events.not_pickled import NotPickled
 from dpselect.app.events.reading import ProgressCallback, Reading
-from dpselect.app.events.rows import OUTSIDE, PeriodEvents, read_events, rows, shaped
+from dpselect.app.events.rows import OUTSIDE, PeriodEvents, read_events, rows, shape_events
 from dpselect.app.events.sources.base import (
     LABELS,
     SHORT,
@@ -27,9 +27,9 @@ from dpselect.app.events.sources.base import (
     is_condition,
     is_label,
     literal,
-    located,
+    path_sql,
     refusal,
-    refused,
+    role_of,
 )
 from dpselect.app.events.spark import Cluster
 
@@ -96,7 +96,7 @@ class Staged(NotPickled):
             self.progress(done + (done > 0), parts + 1)
 
 
-def prepared(
+def prepare(
     engine: Engine | Cluster, source: object, reading: Reading, progress: ProgressCallback | None
 ) -> tuple[Tables, Staged]:
     """The log, grouped in one pass, and the types of its labels.
@@ -104,7 +104,7 @@ def prepared(
     The embedded engine holds the groups in memory and spills groups beyond `memory_limit` to files
     in this reading's own folder. A cluster computes them once and keeps them.
     """
-    request, amount = reading.request(source), summed(reading.measures)
+    request, amount = reading.request(source), amount_of(reading.measures)
     labels = [SHORT[role] for role in reading.role_columns.roles if is_label(role)]
     log = read_events(engine, request)
     if progress is not None:
@@ -120,7 +120,7 @@ def prepared(
             "ALL",
         )
     total = "" if amount is None else f", {amount.total(tables.dialect)} AS s"
-    groups = tables.grouped(
+    groups = tables.store_groups(
         f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY"
         f" {by}",
         once=log.once,
@@ -129,7 +129,7 @@ def prepared(
     if (
         isinstance(engine, Engine)
         and engine.tells
-        and (bad := {refused(apart) for apart, _ in counts if apart < 0})
+        and (bad := {role_of(apart) for apart, _ in counts if apart < 0})
     ):
         role = min(bad, key=list(SHORT).index)
         request.columns.refuse_malformed(
@@ -165,7 +165,7 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
     )
     plain = replace(request, options=options, columns=role_columns, where=())
     read = rows(engine, plain)
-    log = shaped(read, plain, EMBEDDED, role)
+    log = shape_events(read, plain, EMBEDDED, role)
     events = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
     sql = (
         f"SELECT raw, place, count(*) OVER () FROM ({events}) WHERE apart = {refusal(role)} ORDER"
@@ -180,7 +180,7 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
     if role == "time" and read.kinds["time"] == "str":
         texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
         failing = ", ".join(
-            f"count(*) FILTER (WHERE {EMBEDDED.of_format('raw', form)} IS NULL)"
+            f"count(*) FILTER (WHERE {EMBEDDED.parse_format('raw', form)} IS NULL)"
             for form in _TIME_FORMATS
         )
         (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", what=log.what)
@@ -204,7 +204,7 @@ def _report(
     A log is refused for missing or malformed values, also outside the time range, because a refusal
     may not depend on it.
     """
-    role_columns.refuse_malformed({refused(apart) for apart, _ in counts if apart < 0}, log.what)
+    role_columns.refuse_malformed({role_of(apart) for apart, _ in counts if apart < 0}, log.what)
     bits = {role: 1 << place for place, role in enumerate(role_columns.roles)}
     inside = [(apart, count) for apart, count in counts if apart < OUTSIDE]
     without = {
@@ -235,7 +235,7 @@ def split(
     Periods follow each other without a gap. Events outside belong to none.
     """
     request = reading.request(source)
-    with opened(reading.memory_limit) as engine:
+    with open_engine(reading.memory_limit) as engine:
         log = read_events(engine, request)
         window = request.window
         assert window is not None, "a log is cut by time"
@@ -281,7 +281,7 @@ def split(
             bad = engine.run(
                 f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what
             )
-            request.columns.refuse_malformed({refused(row[0]) for row in bad}, log.what)
+            request.columns.refuse_malformed({role_of(row[0]) for row in bad}, log.what)
         nothing = (
             f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)}"
             " WHERE false)"
@@ -300,4 +300,4 @@ def split(
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
     """SQL relation of our own files in a folder, with a literal name but a pattern `files`."""
-    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
+    return f"read_parquet({path_sql(folder)[:-1]}/{files}', hive_partitioning = false)"

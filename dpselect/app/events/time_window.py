@@ -75,9 +75,9 @@ class Window:
         A text must be ISO 8601, or have the format `form`.
         """
         if form is not None:
-            return dialect.of_format("t", form), "true"
+            return dialect.parse_format("t", form), "true"
         if self.unit is not None:
-            return f"{dialect.whole('t')} * {MICROSECONDS[self.unit]}", "false"
+            return f"{dialect.integer('t')} * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":
             return dialect.clock("t"), "true"
         if kind == "instant":
@@ -114,7 +114,7 @@ class Window:
             raise EventLogError(
                 "since= and until= are more than a century apart. Name a shorter window"
             )
-        return [date.fromordinal(number) for number in range(first, last + 1)]
+        return list(map(date.fromordinal, range(first, last + 1)))
 
     def wall(self, moment: datetime) -> int:
         """Microseconds since 1970 on the clock on the wall."""
@@ -155,7 +155,7 @@ def periods(
         before = _start(moment, every)
         if moment != before and not (partial and field == "until"):
             raise InvalidRequest(
-                f"{field}={written(moment)!r} is not where a {every} starts in {whole.zone.key}:"
+                f"{field}={iso_moment(moment)!r} is not where a {every} starts in {whole.zone.key}:"
                 f" the nearest are {before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
                 + ("; partial_last= ends the last one early" if field == "until" else "")
             )
@@ -181,7 +181,7 @@ def count_ended(
     return sum(Window.instant(end) <= at for *_, end in periods)
 
 
-def written(moment: datetime) -> str:
+def iso_moment(moment: datetime) -> str:
     """The date if the moment begins a day, as all ends of periods but a last one cut short do."""
     return (
         f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()

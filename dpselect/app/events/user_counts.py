@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from accounting.numbers import Integers
 from accounting.relations import Relation
-from dpselect.app.events.catalog import Labels, aligned, named, places
+from dpselect.app.events.catalog import Labels, align_sums, catalog_labels, places
 from dpselect.app.events.contributions import (
     PRESENT,
     Contributions,
     Measure,
     Measured,
     ReadReport,
-    signed,
-    summed,
+    amount_of,
+    has_signed_sums,
 )
 from dpselect.errors import EventLogError
 from dpselect.mechanisms.per_group import GroupedScores
@@ -51,7 +51,7 @@ class EventCounts(Measured):
     report: ReadReport
 
     @classmethod
-    def of(
+    def from_sums(
         cls,
         allowed: Contributions,
         report: ReadReport,
@@ -60,7 +60,7 @@ class EventCounts(Measured):
     ) -> Self:
         """Counts from the items in order, their users, and sums of weights (1 + clips, items)."""
         if allowed.within is not None:
-            labels, sums = allowed.within, aligned(labels, sums, allowed.within)
+            labels, sums = allowed.within, align_sums(labels, sums, allowed.within)
         sums.setflags(write=False)
         return cls(tuple(labels), sums[0], sums[1:], allowed, report)
 
@@ -98,13 +98,13 @@ class EventCounts(Measured):
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalog is not None:
-            names = tuple(named(catalog, normalize=self.allowed.normalize))
-            values = aligned(self.labels, values, names)
+            names = tuple(catalog_labels(catalog, normalize=self.allowed.normalize))
+            values = align_sums(self.labels, values, names)
         domain: Domain = "public" if self.public or catalog is not None else "observed"
         if domain == "observed":
             _require_from_zero(self.clips)
-        kind: Kind = "utilities" if signed(self.clips) else "counts"
-        sums = summed(self.clips) is not None
+        kind: Kind = "utilities" if has_signed_sums(self.clips) else "counts"
+        sums = amount_of(self.clips) is not None
         return Scores(
             values, sensitivity=sensitivity, labels=names, domain=domain, kind=kind, sums=sums
         )
@@ -142,7 +142,7 @@ class GroupCounts(Measured):
     report: ReadReport
 
     @classmethod
-    def of(
+    def from_sums(
         cls,
         allowed: Contributions,
         report: ReadReport,
@@ -198,7 +198,7 @@ class GroupCounts(Measured):
         sensitivity, names = self._sensitivity(clip, relation), None
         if catalog is not None or self.public:
             candidates = self.items if catalog is None else catalog
-            names = tuple(named(candidates, normalize=self.allowed.normalize))
+            names = tuple(catalog_labels(candidates, normalize=self.allowed.normalize))
         else:
             _require_from_zero(self.clips)
         presence = None
@@ -239,7 +239,7 @@ class _Cells(Mapping[Label, Scores]):
         names: tuple[Label, ...] | None,
     ) -> None:
         self._counts, self._values, self._public = counts, values, names is not None
-        kind: Kind = "utilities" if self._public and signed(counts.clips) else "counts"
+        kind: Kind = "utilities" if self._public and has_signed_sums(counts.clips) else "counts"
         domain: Domain = "public" if self._public else "observed"
         zeros = np.zeros(len(names or ()), dtype=values.dtype)
         self.nobody: Scores = Scores(
@@ -267,7 +267,7 @@ class _Cells(Mapping[Label, Scores]):
 
 def _require_from_zero(clips: tuple[Measure, ...]) -> None:
     """Refuse sums that may be negative if the items are not public."""
-    if signed(clips):
+    if has_signed_sums(clips):
         raise EventLogError(
             "sums that may be negative need a public catalog, because a threshold that hides a"
             " user's own item needs scores from 0 up"

@@ -51,7 +51,7 @@ class Condition:
     value: str
 
     @classmethod
-    def of(cls, text: object) -> Self:
+    def parse(cls, text: object) -> Self:
         """Parse "column = value". Refuse other forms, and comparisons with a text as a number."""
         match = (
             _FORM.fullmatch(text)
@@ -60,7 +60,7 @@ class Condition:
         )
         if match is None:
             raise EventLogError(f"where={_quote(text)} is no condition: {_HOW}")
-        column, value = _unquoted(match["column"]), _unquoted(match["value"])
+        column, value = _unquote(match["column"]), _unquote(match["value"])
         sign: Sign = match["sign"]  # type: ignore[assignment]
         if not match["value"].startswith('"') and value.startswith(tuple(_SIGNS)):
             raise EventLogError(f"where={_quote(text)} has two signs in a row: {_HOW}")
@@ -84,7 +84,7 @@ class Condition:
         """True if values are compared as text and not as numbers."""
         return self.sign in _EQUAL
 
-    def as_number(self, kind: str) -> bool:
+    def compares_numbers(self, kind: str) -> bool:
         """True if values of a column of this kind are compared with `number`."""
         return not self.as_text or (kind == "number" and self._says_number())
 
@@ -112,7 +112,7 @@ class Condition:
         return float(self.value)
 
     def __str__(self) -> str:
-        return f"{_quoted(self.column)} {self.sign} {_quoted(self.value)}"
+        return f"{_quote_part(self.column)} {self.sign} {_quote_part(self.value)}"
 
 
 def conditions(value: object) -> tuple[Condition, ...]:
@@ -123,7 +123,7 @@ def conditions(value: object) -> tuple[Condition, ...]:
     by_text = {
         str(condition): condition
         for condition in (
-            text if isinstance(text, Condition) else Condition.of(text) for text in texts
+            text if isinstance(text, Condition) else Condition.parse(text) for text in texts
         )
     }
     if len(by_text) > _MOST:
@@ -134,7 +134,7 @@ def conditions(value: object) -> tuple[Condition, ...]:
     return tuple(by_text[text] for text in sorted(by_text))
 
 
-def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
+def comparable_text(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
     """A Python value as the text by which a condition compares it, as in a column of its type.
 
     None means that the value satisfies no condition, or is a number that stands for a `missing`
@@ -158,7 +158,7 @@ def comparable(value: object, test: Condition, missing: Sequence[Condition]) -> 
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, str):
-        return str.__str__(value) if _written(value) else None
+        return str.__str__(value) if _is_encodable(value) else None
     return str(value) if isinstance(value, UUID) else None
 
 
@@ -168,16 +168,16 @@ def _number(value: float, test: Condition, missing: Sequence[Condition]) -> str 
     return test.value if test.equals(value) else repr(value)
 
 
-def _written(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     """True if some encoding can write the text, which a lone surrogate prevents."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
-def _quoted(text: str) -> str:
+def _quote_part(text: str) -> str:
     plain = text == text.strip() and not re.search('[="!<>]', text)
     return text if plain else '"' + text.replace('"', '""') + '"'
 

@@ -103,7 +103,7 @@ def label(
             f"votes must name a .npz or .npy file, not be a {type(votes).__name__}. Write an array"
             " with numpy.save, and name its file"
         )
-    return labeled(Path(votes), LabelSpec(**fields), progress)
+    return label_rounds(Path(votes), LabelSpec(**fields), progress)
 
 
 @final
@@ -248,7 +248,7 @@ def _ledger(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
     )
 
 
-def labeled(
+def label_rounds(
     votes: Path,
     spec: LabelSpec,
     progress: ProgressCallback | None = None,
@@ -262,14 +262,14 @@ def labeled(
         announce: called with the ballots and their forecast, before anything is charged.
     """
     try:
-        return _labeled(votes, spec, progress, announce)
+        return _label_rounds(votes, spec, progress, announce)
     except BaseException as error:
         if not isinstance(error, AccountingError):
             error.add_note(Note(_standing(spec)))
         raise
 
 
-def _labeled(
+def _label_rounds(
     votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None
 ) -> Labels | DryRun:
     output = Path(spec.output)
@@ -278,9 +278,9 @@ def _labeled(
             f"output={mask(output)} must end in {', '.join(_FORMATS)}, because the name"
             " decides the format"
         )
-    with nullcontext() if spec.ledger is None else spec.opened() as ledger:
+    with nullcontext() if spec.ledger is None else spec.open_ledger() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
-    read = VotesFile.unread if spec.dry_run else VotesFile.read
+    read = VotesFile.read_size if spec.dry_run else VotesFile.read
     file = read(
         votes,
         **{
@@ -297,7 +297,7 @@ def _labeled(
     Labeling.check_start(spec.folder, resume=spec.resume)
     if not _is_ours(output, spec.folder):
         require_new(output, "output")
-    expected = _expected(spec, mechanism, ballots)
+    expected = _forecast(spec, mechanism, ballots)
     if announce is not None:
         announce(ballots, expected)
     mechanism = cast(Vote, ballots.complete(mechanism))
@@ -369,7 +369,7 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     return mechanism
 
 
-def _expected(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
+def _forecast(spec: LabelSpec, mechanism: Vote, ballots: Ballots) -> Outlook:
     """Return the forecast of the mechanism.
 
     Raises:
@@ -446,7 +446,9 @@ def _write_output(
         folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True
     ) as stream:
         stream.write(
-            "".join(f"{digest}\n" for digest in {*_written(folder), _digest(content)}).encode()
+            "".join(
+                f"{digest}\n" for digest in {*_recorded_digests(folder), _digest(content)}
+            ).encode()
         )
     with new_file(path, "output", replace=_is_ours(path, folder)) as stream:
         stream.write(content)
@@ -457,10 +459,10 @@ _RECORD = "output.sha256"
 
 def _is_ours(path: Path, folder: Path) -> bool:
     """True if the file at `path` is one that the job has written."""
-    return path.is_file() and _digest(path.read_bytes()) in _written(folder)
+    return path.is_file() and _digest(path.read_bytes()) in _recorded_digests(folder)
 
 
-def _written(folder: Path) -> set[str]:
+def _recorded_digests(folder: Path) -> set[str]:
     return set((folder / _RECORD).read_text().split()) if (folder / _RECORD).exists() else set()
 
 

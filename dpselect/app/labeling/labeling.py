@@ -81,7 +81,7 @@ class _JobFile(BaseModel):
     version: Literal[3] = 3
     state: str
 
-    def sealed(self) -> bytes:
+    def seal(self) -> bytes:
         text = self.model_dump_json()
         return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
 
@@ -275,7 +275,7 @@ class Labeling:
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
             stream.write(
-                _JobRecord(state=self.state, votes=self._votes, job=self._terms, own=own).sealed()
+                _JobRecord(state=self.state, votes=self._votes, job=self._terms, own=own).seal()
             )
 
     def _take_up(self) -> None:
@@ -377,7 +377,7 @@ class Labeling:
         ]
         return BoundItem(self.mechanism, binding)
 
-    def _spent(self, answers: list[Answer]) -> Curve:
+    def _answers_cost(self, answers: list[Answer]) -> Curve:
         """Return the cost of rounds with these answers."""
         answered = Selection(indices=(0,), ordered=True, requested=1)
         abstained = Selection(
@@ -442,7 +442,7 @@ class Labeling:
                 ],
             )
 
-        path, spent = self._path(batch), self._spent if self.pay == "spent" else None
+        path, spent = self._path(batch), self._answers_cost if self.pay == "spent" else None
         notes: Any = {"key": f"{self.key}/{batch}", "label": self._label_of_charges}
         try:
             answers = self.session.resume(
@@ -474,11 +474,11 @@ class Labeling:
         """
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
-            return self._stored(path, batch)
+            return self._read_labels(path, batch)
         if not os.path.lexists(draft):
             return None
         try:
-            return self._stored(draft, batch)
+            return self._read_labels(draft, batch)
         except JobDamaged:
             draft.unlink()  # its writing was interrupted: nobody can have claimed it
             return None
@@ -493,7 +493,7 @@ class Labeling:
             answers=answers,
         )
         try:
-            write_draft(_draft(self._path(batch)), sealed := record.sealed())
+            write_draft(_draft(self._path(batch)), sealed := record.seal())
         except OSError as error:
             raise OutputError(
                 f"{mask(self.folder)} cannot be written ({error.strerror}). The batch is charged"
@@ -502,7 +502,7 @@ class Labeling:
             ) from None
         return answers, _claim(sealed)
 
-    def _stored(self, path: Path, batch: int) -> tuple[list[Answer], str]:
+    def _read_labels(self, path: Path, batch: int) -> tuple[list[Answer], str]:
         """Return the labels of a file, and their claim.
 
         Changed labels are refused by the ledger, which has their claim.

@@ -122,7 +122,7 @@ class VotesFile:
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
     @classmethod
-    def unread(
+    def read_size(
         cls,
         path: Path,
         *,
@@ -225,14 +225,14 @@ def _ballots(
                     " votes. Leave it out"
                 )
             labels = len(names) if labels is None and names is not None else labels
-            return _of_classes(arrays["classes"], voting, labels, declared), True
+            return _from_classes(arrays["classes"], voting, labels, declared), True
         if labels is not None:
             _refuse(
                 f"labels={labels} is for classes, but it holds a sparse matrix, which states"
                 " that number. Leave it out"
             )
         votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
-        return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
+        return _from_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
     except AccountingError as error:
         raise VotesFileError(f"{mask(path)}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
@@ -276,7 +276,7 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
         width = width or len(row)
         if len(row) != width:
             _refuse(f"its rows do not all have {width:,} cells, as the first one has")
-        cells = [] if blank else [_VOTE.fullmatch(cell) for cell in row]
+        cells = [] if blank else list(map(_VOTE.fullmatch, row))
         if None in cells:
             _refuse("a cell is neither an integer nor empty")
         parsed.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
@@ -293,7 +293,7 @@ def _holds_names(first: list[str]) -> bool:
 
     One teacher's cell must not decide whether the line is a round of all teachers.
     """
-    votes = [_VOTE.fullmatch(cell) for cell in first]
+    votes = list(map(_VOTE.fullmatch, first))
     if None in votes and any(vote and vote[1] for vote in votes):
         _refuse(
             "its first line holds integers and other text. Correct a vote, or state header=True if"
@@ -338,7 +338,7 @@ def _blank(head: bytes) -> Any:
     return np.broadcast_to(np.zeros((), dtype=dtype if dtype.kind in "biuf" else np.int64), shape)
 
 
-def _of_classes(
+def _from_classes(
     classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms
 ) -> Ballots:
     if labels is None:
@@ -364,7 +364,7 @@ def _of_classes(
     return Ballots.of_classes(classes, labels=labels, **declared)
 
 
-def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
+def _from_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
     if teachers is None and (stacked or votes.ndim == 2):
         _refuse(
             "it holds a matrix, which does not show the number of teachers. State teachers="

@@ -39,7 +39,7 @@ from accounting.risk import Risk
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, printable, round_up
 from dpselect.app.csv_text import csv_records
-from dpselect.app.release.explained import (
+from dpselect.app.release.noise_check import (
     HARDLY_ANY,
     explained_by_noise,
     like_missing,
@@ -152,11 +152,11 @@ class Promise:
 
 def promise(item: Chargeable, budget: Budget) -> Promise:
     """The guarantee of one release that is charged as `item`, at deltas that suit `budget`."""
-    return _promised(item.curve, item.relation, budget)
+    return _promise_of(item.curve, item.relation, budget)
 
 
 @lru_cache(maxsize=16)  # worked out before a charge, and looked at afterwards
-def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
+def _promise_of(curve: Curve, relation: Relation, budget: Budget) -> Promise:
     deltas = [budget.delta] if budget.delta else []
     if budget.form == "zcdp":
         # The failure may use up all of delta: only beyond it is there room for a conversion.
@@ -226,7 +226,7 @@ class PaidCharge:
     entry: int
 
     @classmethod
-    def of(cls, receipt: acc.ledger.Receipt) -> Self:
+    def from_receipt(cls, receipt: acc.ledger.Receipt) -> Self:
         """The charge that a receipt confirms."""
         periods = [entry.period for entry in receipt.entries if entry.period]
         return cls(receipt.dataset, periods, receipt.key, receipt.seq)
@@ -266,7 +266,7 @@ class Answer(Tabled, Sectioned):
         object.__setattr__(self, "question", self.question.with_ledger_name)
 
     @classmethod
-    def restored(cls, question: Question, content: str) -> Self:
+    def restore(cls, question: Question, content: str) -> Self:
         """The answer to the same question that was kept as JSON."""
         data = json.loads(content)
         mechanism, how = Mechanism.from_json(json.dumps(data["mechanism"])), data["contributions"]
@@ -572,7 +572,7 @@ class Answer(Tabled, Sectioned):
         }
 
 
-def from_0(selection: Selection) -> Selection:
+def raise_to_0(selection: Selection) -> Selection:
     """A selection whose values are counts, with negative values raised to 0.
 
     This is sound because it is known without the data that no count is negative.
@@ -830,7 +830,7 @@ class AnswerFile:
 
     A release that is charged is kept in three durable steps, so that a kill between two of them
     loses nothing. `draft` puts the answer beside the file, under a hidden name. The ledger accepts
-    its claim (`Session.resume`). `name` gives it its name. `recorded` resumes an interrupted
+    its claim (`Session.resume`). `name` gives it its name. `recorded_answer` resumes an interrupted
     release, see docs/ledger-operating.md.
 
     Attributes:
@@ -855,7 +855,7 @@ class AnswerFile:
             raise OutputRefused(f"output={str(self.output)!r} is not the name of a file. Name one")
 
     @classmethod
-    def of(cls, spec: Any, **how: Any) -> Self:
+    def from_spec(cls, spec: Any, **how: Any) -> Self:
         """The file that a spec names."""
         return cls(None if spec.output is None else Path(spec.output), **how)
 
@@ -887,7 +887,7 @@ class AnswerFile:
         for path in dict.fromkeys((self.output, self.record)):
             require_new(path, "output=")
 
-    def recorded(
+    def recorded_answer(
         self,
         spec: LedgerFields,
         describe: Callable[[], dict[str, Any]],
@@ -919,16 +919,16 @@ class AnswerFile:
             or not (candidates := self._candidate_files(record, dataset, key))
         ):
             return None
-        with spec.opened() as ledger:
+        with spec.open_ledger() as ledger:
             if (receipt := ledger.find(dataset, key)) is None:
                 return None
             for path, content in candidates:
-                if (data := _paid(content, receipt)) is None or (
+                if (data := _paid_answer(content, receipt)) is None or (
                     path == record and receipt.state != "released"
                 ):
                     continue  # an answer gets its name once the ledger has its claim
                 _require_same(data, describe(), receipt)
-                if (answer := _restored(answer_of, content)) is None and path != record:
+                if (answer := _parse_answer(answer_of, content)) is None and path != record:
                     continue  # a draft of somebody else: to claim it would lose the answer
                 spent = None if receipt.state == "released" else getattr(answer, "spent", None)
                 if (receipt.state == "released" or writing) and not self._claims(
@@ -1155,7 +1155,7 @@ class AnswerFile:
         ).hexdigest()
 
 
-def rescued(answer: Any) -> str:
+def rescue(answer: Any) -> str:
     """Write a charged answer that cannot be shown to a file of its own.
 
     Returns:
@@ -1189,21 +1189,21 @@ def claim_of(content: str) -> str:
     return f"sha256:{_sha256(content)}"
 
 
-def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
+def _paid_answer(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     """The answer in a file's text, if it belongs to the receipt's charge."""
     try:
         answer = json.loads(content)
         data = {name: answer[name] for name in ("ledger", "mechanism", "question")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    charge, expected = data["ledger"], asdict(PaidCharge.of(receipt))
+    charge, expected = data["ledger"], asdict(PaidCharge.from_receipt(receipt))
     if receipt.state == "released" and isinstance(charge, dict):
         # the claim binds the text: a charge for a kept answer may be another entry than its first
         expected["entry"] = charge.get("entry")
     return data if charge == expected and receipt.state in ("committed", "released") else None
 
 
-def _restored(answer_of: Callable[[str], A], content: str) -> A | None:
+def _parse_answer(answer_of: Callable[[str], A], content: str) -> A | None:
     """The answer parsed from its JSON, or None if it is invalid, for example after an edit."""
     try:
         return answer_of(content)

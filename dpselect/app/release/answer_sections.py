@@ -9,7 +9,7 @@ from operator import itemgetter
 from accounting.sections import Section
 from accounting.wording import format_number, printable, round_up
 from dpselect.app.release.answer import Answer, Promise
-from dpselect.app.release.explained import MAY_BE_NOISE
+from dpselect.app.release.noise_check import MAY_BE_NOISE
 from dpselect.app.release.question import Question
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval

@@ -103,10 +103,10 @@ def _in_words(groups: dict[str, GroupForecast], k: int) -> str:
     pairs = list(groups.items())
     if len(pairs) > _MOST_NAMED:
         pairs = [pairs[0], pairs[len(pairs) // 2], pairs[-1]]
-    return ", ".join(_of_group(name, group, k) for name, group in pairs)
+    return ", ".join(_group_in_words(name, group, k) for name, group in pairs)
 
 
-def _of_group(name: str, group: GroupForecast, k: int) -> str:
+def _group_in_words(name: str, group: GroupForecast, k: int) -> str:
     right, released = round(group.right), round(group.released)
     where = f" in {printable(name)}" if name else ""
     if released == 0:
@@ -134,7 +134,7 @@ class Described:
     groups: Groups | None = None
     names: tuple[str, ...] = ()
 
-    def named(self, counts: Sequence[GroupForecast]) -> dict[str, GroupForecast]:
+    def name_groups(self, counts: Sequence[GroupForecast]) -> dict[str, GroupForecast]:
         """Numbers by the names of their groups, or of typical ones."""
         if self.groups is None:
             return {"": counts[0]}
@@ -146,7 +146,7 @@ class Described:
         return dict(zip(names, counts, strict=False))
 
 
-def described(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> Described | None:
+def describe_data(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> Described | None:
     """The data that a spec describes; None if it does not say how many users there are.
 
     Args:
@@ -167,15 +167,15 @@ def described(spec: Any, listed: int | None, groups: Sequence[Any] | None) -> De
     most = getattr(spec, "max_groups_per_user", None)
     if sizes:
         ordered = sorted(sizes, key=lambda name: -sizes[name])
-        shares = of_shares([sizes[name] / users for name in ordered], most)
+        shares = groups_from_shares([sizes[name] / users for name in ordered], most)
         return Described(profile, shares, tuple(ordered))
     if groups is None:
-        return Described(profile, of_shares([*_TYPICAL.values()], most), tuple(_TYPICAL))
+        return Described(profile, groups_from_shares([*_TYPICAL.values()], most), tuple(_TYPICAL))
     bound = None if most is None else min(most, len(groups))
     return Described(profile, Groups(count=len(groups), max_groups_per_user=bound))
 
 
-def of_shares(shares: list[float], most: int | None) -> Groups:
+def groups_from_shares(shares: list[float], most: int | None) -> Groups:
     """Groups of these shares of the users, and one more for users who are in none of them."""
     rest = 1 - sum(shares)
     shares = [min(1.0, share) for share in shares] + ([rest] if rest > 1e-9 else [])
@@ -187,7 +187,7 @@ def of_shares(shares: list[float], most: int | None) -> Groups:
 # -- one release -----------------------------------------------------------------------------------
 
 
-def of_release(
+def forecast_release(
     question: Question,
     choice: Choice,
     data: Described | None = None,
@@ -203,7 +203,7 @@ def of_release(
             times the epsilon.
     """
     listed = None if question.domain is None else len(question.domain)
-    data = described(question.spec, listed, question.reading.groups) if data is None else data
+    data = describe_data(question.spec, listed, question.reading.groups) if data is None else data
     if data is None:
         return None
 
@@ -212,11 +212,11 @@ def of_release(
     def simulate(variant: Question, chosen: Choice, draws: int) -> dict[str, GroupForecast]:
         # of the same made-up users
         forecaster = replace(base, is_public=variant.domain is not None)
-        return data.named(
+        return data.name_groups(
             forecaster.forecast_by_group(chosen, min(variant.k, data.profile.touched), draws=draws)
         )
 
-    def chosen(variant: Question) -> dict[str, GroupForecast]:
+    def simulate_fewer(variant: Question) -> dict[str, GroupForecast]:
         return simulate(variant, choose(variant), _FEWER)
 
     variants: dict[str, Question] = {}
@@ -224,12 +224,12 @@ def of_release(
         if question.domain is None:
             variants[_WITH_LIST] = replace(question, domain=range(data.profile.size))
         if (more := _more(question.budget)) is not None:
-            variants[_with(more)] = replace(question, budget=more)
+            variants[_budget_in_words(more)] = replace(question, budget=more)
     return _preview(
         question.k,
         data,
         partial(simulate, question, choice, _DRAWS),
-        {what: partial(chosen, variant) for what, variant in variants.items()},
+        {what: partial(simulate_fewer, variant) for what, variant in variants.items()},
     )
 
 
@@ -243,7 +243,7 @@ def _more(budget: Budget) -> Budget | None:
     return Budget(epsilon=_FOURFOLD * budget.epsilon, delta=budget.delta)
 
 
-def _with(budget: Budget) -> str:
+def _budget_in_words(budget: Budget) -> str:
     return f"with epsilon {format_number(budget.epsilon or 0.0)}"
 
 
@@ -273,13 +273,13 @@ def _preview(
 # -- a series with one budget ----------------------------------------------------------------------
 
 
-def of_series(
+def forecast_series(
     budget: Budget,
     mechanism: ContinualTopK,
     data: Described | None,
     fitted: Callable[..., ContinualTopK] | None = None,
 ) -> Preview | None:
-    """The forecast of a series, on average over its periods; None as for `of_release`.
+    """The forecast of a series, on average over its periods; None as for `forecast_release`.
 
     Args:
         fitted: function of a budget and of a public list that fits the mechanism of another
@@ -292,7 +292,7 @@ def of_series(
 
     def simulate(budget: Budget, mechanism: ContinualTopK) -> dict[str, GroupForecast]:
         plan = plan_horizon(budget, mechanism, data.profile, groups=data.groups)
-        return data.named(plan.by_group)
+        return data.name_groups(plan.by_group)
 
     variants: dict[str, Callable[[], dict[str, GroupForecast]]] = {}
     if fitted is not None:
@@ -300,6 +300,6 @@ def of_series(
             listed = range(data.profile.size)
             variants[_WITH_LIST] = lambda: simulate(budget, fitted(budget, listed))
         if (more := _more(budget)) is not None:
-            variants[_with(more)] = lambda: simulate(more, fitted(more))
+            variants[_budget_in_words(more)] = lambda: simulate(more, fitted(more))
     each = ", on average over periods"
     return _preview(mechanism.k, data, partial(simulate, budget, mechanism), variants, each)

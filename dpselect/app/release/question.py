@@ -40,12 +40,12 @@ _LISTS = ("domain", "domain_column", "groups", "groups_column")
 @final
 @dataclass(frozen=True)
 class Question:
-    """A question about a log. It is public configuration without any data. `of` makes one.
+    """A question about a log. It is public configuration without any data. `from_spec` makes one.
 
     The log itself is passed separately, because a question is printed and kept with its answer.
 
     Attributes:
-        source: the name of the log, from `named`.
+        source: the name of the log, from `source_name`.
         spec: the options as stated.
         reading: options of the reading. Its `clip` is the stated one; the mechanism may bring its
             own.
@@ -60,7 +60,7 @@ class Question:
     domain: Sequence[Label] | None = None
 
     @classmethod
-    def of(cls, source: Any, spec: TopKSpec) -> Self:
+    def from_spec(cls, source: Any, spec: TopKSpec) -> Self:
         """The question that a spec asks about a log. Files of public lists are read.
 
         Raises:
@@ -83,7 +83,9 @@ class Question:
         observed = spec.domain is None or spec.min_users is not None
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
-        question = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalog())
+        question = cls(
+            source_name(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalog()
+        )
         question.require()
         return question
 
@@ -210,7 +212,9 @@ class Question:
         """
         spec, reading = self.spec, self.reading
         how = reading.model_dump(
-            mode="json", exclude_defaults=True, exclude={*type(spec).unasked(), "groups", "salt"}
+            mode="json",
+            exclude_defaults=True,
+            exclude={*type(spec).unasked_fields(), "groups", "salt"},
         )
         if how.get("max_groups_per_user") == ANY_GROUPS:
             del how["max_groups_per_user"]  # nobody stated it
@@ -234,10 +238,10 @@ class Question:
         return {"source": self.source, "reading": how, "release": release}
 
 
-def named(source: object) -> str | tuple[str, ...]:
+def source_name(source: object) -> str | tuple[str, ...]:
     """Name of the log as stated, without a password in a URL."""
     if isinstance(source, list | tuple):
-        return tuple(str(named(part)) for part in source)
+        return tuple(str(source_name(part)) for part in source)
     return (
         hide_passwords(source)
         if isinstance(source, str | os.PathLike)
@@ -264,7 +268,7 @@ def _budget(spec: TopKSpec) -> Budget:
     other is stated.
     """
     if spec.ledger is not None and spec.releases is not None and spec.planned is None:
-        with spec.opened() as ledger:
+        with spec.open_ledger() as ledger:
             declared = ledger.dataset(str(spec.dataset)).budget
         amounts = [getattr(spec, name) or None for name in _AMOUNTS]
         # One that is stated alike has no order and no failure probability, which the dataset's
@@ -291,7 +295,7 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
             `dpselect.plan.default_choice`.
         EventLogError: no log can be read with this clip and bound.
     """
-    choice = _chosen(question, whole)
+    choice = _choose(question, whole)
     # said before anything is read
     if choice.clip is not None and choice.max_items_per_user is not None and not choice.cells:
         listed = None if question.domain is None else len(question.domain)
@@ -299,11 +303,11 @@ def choose(question: Question, whole: Budget | None = None) -> Choice:
     return choice
 
 
-def _chosen(question: Question, whole: Budget | None) -> Choice:
+def _choose(question: Question, whole: Budget | None) -> Choice:
     reading, spec = question.reading, question.spec
     clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:
-        return _planned(question, spec.planned)
+        return _check_planned(question, spec.planned)
     _require_delta(question, whole)
     request = request_of(question, whole)
     if (
@@ -390,7 +394,7 @@ def _sensitivity(question: Question) -> Sensitivity:
     )
 
 
-def _planned(question: Question, planned: Mechanism) -> Choice:
+def _check_planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, checked before a long read for its fit to the question."""
     reading, name = question.reading, type(planned).__name__
     _require_groups(question, planned)

@@ -30,11 +30,11 @@ from dpselect.app.release.answer import (
     AnswerFile,
     DryRun,
     PaidCharge,
-    from_0,
     promise,
+    raise_to_0,
     report_charge_on_error,
 )
-from dpselect.app.release.preview import Preview, of_release
+from dpselect.app.release.preview import Preview, forecast_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import LedgerFields, PayerFields
 from dpselect.cells import cell
@@ -96,7 +96,9 @@ class Charged:
     accounts: tuple[Remaining, ...]
 
     @classmethod
-    def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], cost: acc.Curve) -> Self:
+    def from_receipt(
+        cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], cost: acc.Curve
+    ) -> Self:
         """The charge of a receipt, from the accounts before it.
 
         If an earlier call made the charge, the accounts already include it.
@@ -108,7 +110,7 @@ class Charged:
     @property
     def paid(self) -> PaidCharge:
         """The charge as an answer states it."""
-        return PaidCharge.of(self.receipt)
+        return PaidCharge.from_receipt(self.receipt)
 
     def remaining(self, curve: acc.Curve) -> str:
         """The line of `ChargeTarget.remaining`, in releases of a curve."""
@@ -144,7 +146,7 @@ class ChargeTarget:
     describe: Callable[[], dict[str, Any]] | None = None
 
     @classmethod
-    def of(
+    def from_spec(
         cls,
         spec: LedgerFields,
         label: str,
@@ -164,14 +166,14 @@ class ChargeTarget:
             opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
             about = {**_behalf(spec), "time_zone": time_zone}
             session = opens(spec.ledger, spec.dataset, **about)
-            touched = () if spec.periods else _touched(session.dataset.window, time_range)
+            touched = () if spec.periods else _touched_periods(session.dataset.window, time_range)
             if touched:
                 session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
         # whatever interrupts it can name the key
         key = uuid4().hex if spec.key is None else spec.key
         return cls(session, key, label if spec.label is None else spec.label, pay, describe)
 
-    def bound(self, item: Chargeable) -> Chargeable:
+    def bind(self, item: Chargeable) -> Chargeable:
         """The item to charge, bound to the question.
 
         The key then cannot be used to draw for any other question.
@@ -205,13 +207,13 @@ class ChargeTarget:
         """Raise as a release would, before a long read. The charge itself is checked again.
 
         Args:
-            is_kept: as for `staged`.
+            is_kept: as for `stage_release`.
         """
         if self.session is not None:
-            self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=is_kept)
+            self.session.require(self.bind(item), pay=self.pay, key=self.key, resumes=is_kept)
 
     @contextmanager
-    def staged(
+    def stage_release(
         self,
         item: Chargeable,
         stage: Callable[[ExitStack], Ready[T]],
@@ -240,7 +242,7 @@ class ChargeTarget:
         """Check the cost against the budget. Errors in the block say if it was charged.
 
         Args:
-            is_kept: as for `staged`.
+            is_kept: as for `stage_release`.
         """
         session = self.session
         with report_charge_on_error(
@@ -262,8 +264,8 @@ class ChargeTarget:
 
         Args:
             look: checks the header or schema of the log.
-            is_kept: as for `staged`; without a ledger there is no charge that could stay without
-                its answer.
+            is_kept: as for `stage_release`; without a ledger no charge could stay without its
+                answer.
         """
         session = self.session
         with self._affordable(item, is_kept=is_kept):
@@ -292,19 +294,19 @@ class ChargeTarget:
         """Check the budget, stage, charge, draw, keep a draft, claim and name it, each durably.
 
         Called again under the key, with a file, it resumes a charge without a release. By then
-        `AnswerFile.recorded` has found that there is no answer. If two calls draw at once, the
-        ledger accepts one.
+        `AnswerFile.recorded_answer` has found that there is no answer. If two calls draw at once,
+        the ledger accepts one.
 
         Args:
-            item, stage: as for `staged`.
+            item, stage: as for `stage_release`.
             make_answer: function that makes the answer to keep from the draw.
         """
         is_kept = place.output is not None
-        with self.staged(item, stage, is_kept=is_kept) as (staged, receipts):
+        with self.stage_release(item, stage, is_kept=is_kept) as (staged, receipts):
             draws, session = list[T](), self.session
 
             def draw(charged: Charged | None) -> tuple[A, str | None]:
-                draws.append(_drawn_from(staged))
+                draws.append(_draw_from(staged))
                 answer = make_answer(draws[0], charged)
                 return answer, None if session is None and not is_kept else place.draft(answer)
 
@@ -313,11 +315,11 @@ class ChargeTarget:
             else:
                 before = session.ledger.room(session.dataset.name, item, **session.charge_options)
 
-                def begun(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
+                def start_draw(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
                     receipts.append(receipt)
                     if not is_kept or receipt.state == "released":
                         session.require_new(receipt)
-                    return draw(Charged.of(receipt, before, item.curve))
+                    return draw(Charged.from_receipt(receipt, before, item.curve))
 
                 spent = staged.spent
                 notes: Any = {
@@ -328,7 +330,7 @@ class ChargeTarget:
                 }
                 notes["spent"] = None if spent is None else lambda _: spent(draws[0])
                 try:
-                    answer = session.resume(self.bound(item), begun, **notes)
+                    answer = session.resume(self.bind(item), start_draw, **notes)
                 except acc.ledger.ClaimConflict:
                     place.drop()
                     raise
@@ -336,7 +338,7 @@ class ChargeTarget:
         return answer
 
 
-def _drawn_from(staged: Ready[T]) -> T:
+def _draw_from(staged: Ready[T]) -> T:
     """Draw from the staged release.
 
     The log was read by then, so an error of its engine is one of memory, disk or temporary files.
@@ -371,10 +373,10 @@ def session_of(
 
     If the dataset has a budget for each period, those in the `time_range` are charged.
     """
-    with spec.opened() as ledger:
+    with spec.open_ledger() as ledger:
         about, name = {**_behalf(spec), "time_zone": time_zone}, str(spec.dataset)
         if time_range is not None:
-            about["period"] = _touched(ledger.dataset(name).window, time_range) or None
+            about["period"] = _touched_periods(ledger.dataset(name).window, time_range) or None
         yield dps.Session(ledger, name, **about)
 
 
@@ -387,7 +389,7 @@ def once(
 ) -> A | DryRun:
     """The answer kept under the question's key, without reading a log; a new one; or its cost."""
     spec = question.spec
-    before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
+    before: Any = place.recorded_answer(spec, question.as_data, restored, writing=not spec.dry_run)
     if before is None:
         place.require()
         if spec.dry_run:
@@ -396,7 +398,7 @@ def once(
             return release()
         # another process was first: its answer is the answer
         except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged):
-            before = place.recorded(spec, question.as_data, restored)
+            before = place.recorded_answer(spec, question.as_data, restored)
             if before is None:
                 raise
     if not spec.dry_run:
@@ -411,7 +413,7 @@ def once(
 # -- the top k -------------------------------------------------------------------------------------
 
 
-def chosen(question: Question, session: dps.Session | None) -> Choice:
+def choose_mechanism(question: Question, session: dps.Session | None) -> Choice:
     """The mechanism of the answer, and how the log is read for it, chosen by public facts.
 
     Nothing has been read or charged at that time.
@@ -445,10 +447,10 @@ def run(
         preview: the forecast to keep with the answer, if already known.
     """
     payer = payer_of(question)
-    choice = chosen(question, payer.session) if choice is None else choice
-    preview = of_release(question, choice) if preview is None else preview
+    choice = choose_mechanism(question, payer.session) if choice is None else choice
+    preview = forecast_release(question, choice) if preview is None else preview
 
-    def answered(result: Answer, charge: Charged | None) -> Answer:
+    def complete(result: Answer, charge: Charged | None) -> Answer:
         result = replace(result, preview=preview)
         if charge is None:
             return result
@@ -465,7 +467,7 @@ def run(
     if place.output is not None or payer.session is not None:
         promise(choice.mechanism, question.budget)
     answer = payer.release(
-        choice.mechanism, partial(stage, question, choice, log, progress), answered, place
+        choice.mechanism, partial(stage, question, choice, log, progress), complete, place
     )
     if payer.pay == "curve":
         return answer
@@ -482,7 +484,7 @@ def run_once(
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
-        choice = chosen(question, payer.session)
+        choice = choose_mechanism(question, payer.session)
         mechanism = choice.mechanism
         source, reading = _source(question, log)
         # of a bound still to come
@@ -490,12 +492,12 @@ def run_once(
         result = payer.dry_run(
             mechanism, mechanism, question.budget, look, is_kept=place.output is not None
         )
-        return replace(result, preview=of_release(question, choice, compared=True))
+        return replace(result, preview=forecast_release(question, choice, compared=True))
 
     return once(
         question,
         place,
-        partial(Answer.restored, question),
+        partial(Answer.restore, question),
         lambda: run(question, log, progress, place),
         dry_run,
     )
@@ -506,7 +508,7 @@ def payer_of(question: Question) -> ChargeTarget:
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
-    return ChargeTarget.of(
+    return ChargeTarget.from_spec(
         spec,
         label,
         time_zone=zone,
@@ -531,24 +533,26 @@ def stage(
         if question.spec.pay_for_what_came_out
         else None
     )
-    return Ready(lambda: _drawn(question, choice, read), read.salt, read.scores, spent)
+    return Ready(lambda: _draw(question, choice, read), read.salt, read.scores, spent)
 
 
-def _drawn(question: Question, choice: Choice, read: _Read) -> Answer:
+def _draw(question: Question, choice: Choice, read: _Read) -> Answer:
     selection = choice.mechanism.select(read.scores)
-    selection = selection if question.signed else from_0(selection)
+    selection = selection if question.signed else raise_to_0(selection)
     return Answer(
         question,
-        _named(question, read.integers, selection) if choice.cells else selection,
+        _restore_labels(question, read.integers, selection) if choice.cells else selection,
         choice,
         read.salt,
     )
 
 
-def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
+def _restore_labels(
+    question: Question, integers: frozenset[str], selection: Selection
+) -> Selection:
     """A selection whose cells are groups and items as in their lists, or integers as in the log."""
 
-    def written(
+    def restore(
         labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str
     ) -> tuple[Label, ...] | None:
         by_text: dict[str, Label] = {str(label): label for label in listed or ()}
@@ -558,9 +562,9 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
         )
         return None if labels is None else tuple(restored)
 
-    groups = written(selection.groups, question.reading.groups, "group")
+    groups = restore(selection.groups, question.reading.groups, "group")
     updates: dict[str, Any] = {
-        "labels": written(selection.labels, question.domain, "item"),
+        "labels": restore(selection.labels, question.domain, "item"),
         "groups": groups,
     }
     # a listed group of which nothing was shown
@@ -635,7 +639,7 @@ def _read(
     twice = (
         choice.again is not None
         or choice.mechanism.counted_again is not None
-        or _weighed_again(question, choice)
+        or _weighs_again(question, choice)
     )
     counts: EventCounts | GroupCounts | HeldCounts
     if choice.cells or (twice and reading.group is None):
@@ -656,7 +660,7 @@ def _read(
     return _Read(scores, counts.salt, frozenset() if pairs is None else pairs.integers)
 
 
-def _weighed_again(question: Question, choice: Choice) -> bool:
+def _weighs_again(question: Question, choice: Choice) -> bool:
     """True if the mechanism weighs users' items again.
 
     Sums of a column are not weighed again, and their scores are reused.
@@ -677,7 +681,7 @@ def _second_look(
     """
     valued: Any = None if choice.mechanism.counted_again is None else choice.mechanism
     relation = question.relation
-    weigh = log.second_round(first) if _weighed_again(question, choice) else None
+    weigh = log.second_round(first) if _weighs_again(question, choice) else None
     if choice.again is None and valued is None and weigh is None:
         return None
 
@@ -714,7 +718,7 @@ def _require_periods(question: Question, of: str) -> None:
         raise InvalidRequest(
             f"the dataset has a budget for each {of}. Give since= and until=, to say which are read"
         )
-    touched = _touched(of, read)
+    touched = _touched_periods(of, read)
     if question.spec.periods and set(question.spec.periods) != set(touched):
         names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
         raise InvalidRequest(
@@ -723,7 +727,7 @@ def _require_periods(question: Question, of: str) -> None:
         )
 
 
-def _touched(of: str, read: Window | None) -> tuple[str, ...]:
+def _touched_periods(of: str, read: Window | None) -> tuple[str, ...]:
     """The periods of a dataset that overlap a time range with two ends, in order."""
     if of == "whole" or read is None or read.since is None or read.until is None:
         return ()

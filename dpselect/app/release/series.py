@@ -1,4 +1,4 @@
-"""Releases for each period of a log, with a budget each (`ByPeriod`) or one (`over_horizon`)."""
+"""Releases for each period of a log, with a budget each (`ByPeriod`) or one (`release_horizon`)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, printable, round_up
 from dpselect.app import events
 from dpselect.app.continual import Horizon, Period
-from dpselect.app.continual.horizon import of_pairs
 from dpselect.app.continual.horizon import open as open_horizon
+from dpselect.app.continual.horizon import require_pairs
 from dpselect.app.continual.state import State as HorizonState
 from dpselect.app.events import ProgressCallback, Reading
 from dpselect.app.events.rows import PeriodEvents
 from dpselect.app.events.staging import split
-from dpselect.app.events.time_window import periods, written
+from dpselect.app.events.time_window import iso_moment, periods
 from dpselect.app.release.answer import (
     HEADS,
     TABLES,
@@ -36,22 +36,22 @@ from dpselect.app.release.answer import (
     AnswerFile,
     DryRun,
     as_json,
-    from_0,
     group_head,
     plain_data,
     promise,
-    rescued,
+    raise_to_0,
+    rescue,
 )
-from dpselect.app.release.explained import (
+from dpselect.app.release.noise_check import (
     HARDLY_ANY,
     MAY_BE_NOISE,
     explained_by_noise,
     like_missing,
     noise_bar,
 )
-from dpselect.app.release.preview import Described, Preview, of_release, of_series
+from dpselect.app.release.preview import Described, Preview, forecast_release, forecast_series
 from dpselect.app.release.question import Question
-from dpselect.app.release.run import ChargeTarget, chosen, payer_of, run
+from dpselect.app.release.run import ChargeTarget, choose_mechanism, payer_of, run
 from dpselect.app.spec.continual_spec import KeptFields
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, Note
 from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, ContinualTopK, HorizonClip
@@ -126,7 +126,7 @@ class InAll:
     words: str
 
     @classmethod
-    def of(
+    def from_ledger(
         cls,
         ledger: acc.Ledger,
         dataset: acc.ledger.Dataset,
@@ -297,14 +297,16 @@ class HorizonAnswer(_OfPeriods):
     def __post_init__(self) -> None:
         if self.mechanism.counts is not None:
             periods = tuple(
-                replace(period, selection=from_0(period.selection)) for period in self.released
+                replace(period, selection=raise_to_0(period.selection)) for period in self.released
             )
             object.__setattr__(self, "released", periods)
 
     @classmethod
-    def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
+    def from_horizon(
+        cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any
+    ) -> Self:
         """The answer with all releases of a horizon, or some. `about` has further attributes."""
-        periods = tuple(horizon.released() if released is None else released)
+        periods = tuple(horizon.releases() if released is None else released)
         return cls(
             horizon.mechanism,
             horizon.key,
@@ -346,7 +348,7 @@ class HorizonAnswer(_OfPeriods):
     @property
     def explained_by_noise(self) -> bool:
         """True if noise alone explains every period, by `Answer.explained_by_noise`."""
-        return bool(self.released) and all(map(self._explained, self.released))
+        return bool(self.released) and all(map(self._is_explained, self.released))
 
     @property
     def cautions(self) -> list[str]:
@@ -374,7 +376,7 @@ class HorizonAnswer(_OfPeriods):
         """The forecast of how many of the items are right, in words; None without one."""
         return None if self.preview is None else self.preview.about_right(len(self.rows))
 
-    def _explained(self, period: Period) -> bool:
+    def _is_explained(self, period: Period) -> bool:
         return explained_by_noise(
             self.mechanism, period.selection, self._candidates, period=period.number
         )
@@ -409,7 +411,7 @@ class HorizonAnswer(_OfPeriods):
     def as_data(self) -> dict[str, Any]:
         """The answer as plain data, with `rows` and the guarantee for the whole horizon."""
         mechanism, names = self.mechanism, self.names
-        guarantee = promise(mechanism, of_horizon(mechanism))
+        guarantee = promise(mechanism, horizon_budget(mechanism))
         return {
             "dpselect": dps.__version__,
             "question": self.question,
@@ -437,7 +439,7 @@ class HorizonAnswer(_OfPeriods):
                         if mechanism.counts is None
                         else mechanism.counts.scale
                     ),
-                    "explained_by_noise": self._explained(period),
+                    "explained_by_noise": self._is_explained(period),
                     "may_be_noise": list(self._may_be_noise(period)),
                     "selection": plain_data(period.selection),
                 }
@@ -469,7 +471,7 @@ class HorizonAnswer(_OfPeriods):
     def lines(self) -> list[str]:
         """Text on the rest of the horizon, the guarantee, the cost and the warnings."""
         mechanism = self.mechanism
-        guarantee = promise(mechanism, of_horizon(mechanism))
+        guarantee = promise(mechanism, horizon_budget(mechanism))
         status = (
             f"horizon {self.key}, state {self.state}: {self.periods_left:,} of"
             f" {mechanism.periods:,} periods left"
@@ -498,7 +500,7 @@ class HorizonAnswer(_OfPeriods):
                 _fact(row, may_be_noise=mark) for row, mark in zip(period_rows, marks, strict=True)
             ]
             yield Section(f"Period {release.number} of {mechanism.periods}{name}", rows)
-        guarantee = promise(mechanism, of_horizon(mechanism))
+        guarantee = promise(mechanism, horizon_budget(mechanism))
         over = {"period": "users of each period", "running": "users of all periods so far"}
         count = over.get(mechanism.count, f"users of the last {mechanism.window} periods")
         strongest = min(
@@ -509,7 +511,7 @@ class HorizonAnswer(_OfPeriods):
         facts = [
             ("horizon", f"{self.key}: {mechanism.periods} periods, {self.periods_left} left"),
             ("state", f"{self.state}, as private as the log"),
-            ("count", f"{count}, as {self._counted()}"),
+            ("count", f"{count}, as {self._value_meaning()}"),
             *([] if self.about_right is None else [("forecast", self.about_right)]),
             (
                 "epsilon",
@@ -524,7 +526,7 @@ class HorizonAnswer(_OfPeriods):
         last = [("Warning", words) for words in self.notes]
         yield Section(notes=last + ([] if self.left is None else [("Budget", self.left)]))
 
-    def _counted(self) -> str:
+    def _value_meaning(self) -> str:
         """Meaning of the values, in words."""
         if (counts := self.mechanism.counts) is None or self._intervals is None:
             return "scores: sums of users' falling weights, which do not estimate a number of users"
@@ -549,7 +551,7 @@ class HorizonAnswer(_OfPeriods):
             if intervals is None
             else f"The band {reach} of each number: {intervals['in_words']}."
         )
-        guarantee = promise(self.mechanism, of_horizon(self.mechanism))
+        guarantee = promise(self.mechanism, horizon_budget(self.mechanism))
         notes = (("Forecast", self.about_right), ("Budget", self.left))
         facts = [
             ("In words", guarantee.in_words),
@@ -599,7 +601,7 @@ def _fact(row: dict[str, Any], *, may_be_noise: bool) -> tuple[str, str]:
 def horizon_file(spec: KeptFields) -> AnswerFile:
     """File that keeps the releases of a horizon, as JSON, a page or a table."""
     page = partial(HorizonAnswer.to_html, title=spec.title)
-    return AnswerFile.of(spec, texts={".json": as_json, ".html": page})
+    return AnswerFile.from_spec(spec, texts={".json": as_json, ".html": page})
 
 
 @final
@@ -620,7 +622,7 @@ class KeptHorizon:
     earlier: dict[str, Any] | None
 
     @classmethod
-    def of(cls, place: AnswerFile, question: dict[str, Any], state: Path) -> Self:
+    def find(cls, place: AnswerFile, question: dict[str, Any], state: Path) -> Self:
         """Look for the answer, before anything is read, reserved or charged.
 
         Raises:
@@ -631,7 +633,7 @@ class KeptHorizon:
             place.require()  # a file without its state is in the way: nothing could go on with it
         return cls(place, question, state, earlier)
 
-    def written(self, answer: HorizonAnswer) -> HorizonAnswer:
+    def write(self, answer: HorizonAnswer) -> HorizonAnswer:
         """The answer, after writing it to its file.
 
         The file's contents must equal the state's answers, or the first of them.
@@ -642,11 +644,11 @@ class KeptHorizon:
         if self.place.output is None:
             return answer
         try:
-            with HorizonState.opened(self.state) as state:
+            with HorizonState.open(self.state) as state:
                 earlier = self.place.read_answer(self.question)
                 released = json.loads(as_json(answer))["released"]
                 in_file = [] if earlier is None else earlier["released"]
-                more = len(released) < len(in_file) <= len(state.closed())
+                more = len(released) < len(in_file) <= len(state.closed_periods())
                 if more and in_file[: len(released)] == released:
                     return answer
                 if in_file != released[: len(in_file)]:
@@ -699,9 +701,9 @@ def series_of(
     assert spec.every is not None
     assert window is not None, "there is a column of times"
     named = list(periods(window, spec.every, partial=spec.partial_last))
-    with spec.opened() as ledger:
+    with spec.open_ledger() as ledger:
         by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
-        return by_period.dry_run() if spec.dry_run else by_period.released(progress)
+        return by_period.dry_run() if spec.dry_run else by_period.release(progress)
 
 
 # -- a charge for each period ----------------------------------------------------------------------
@@ -760,7 +762,7 @@ class ByPeriod:
         self._begun = set[str]()
         for name, start, end in named:
             part_reading = question.reading.model_copy(
-                update={"since": written(start), "until": written(end)}
+                update={"since": iso_moment(start), "until": iso_moment(end)}
             )
             of_period = spec.model_copy(
                 update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger}
@@ -774,7 +776,7 @@ class ByPeriod:
                 answer = (
                     None
                     if spec.dry_run
-                    else own.recorded(of_period, part.as_data, partial(Answer.restored, part))
+                    else own.recorded_answer(of_period, part.as_data, partial(Answer.restore, part))
                 )
                 if answer is None and charge.state in ("reserved", "committed"):
                     self._begun.add(name)
@@ -791,13 +793,13 @@ class ByPeriod:
     def _uncharged(self) -> list[str]:
         return [name for name in self._pending if name not in self._begun]
 
-    def released(self, progress: ProgressCallback | None = None) -> Series:
+    def release(self, progress: ProgressCallback | None = None) -> Series:
         """Release the remaining periods, in order, after all checks without the log. Return all.
 
         Without `go_on` it stops before the second charge if noise alone explains the first answer.
         """
         if (pending := self._pending) and not self._is_quiet:
-            in_all = self._in_all()
+            in_all = self._total_cost()
             if self._announce is not None:
                 self._announce(
                     f"to be released, {len(pending):,} of {len(self._parts):,} periods:"
@@ -819,7 +821,8 @@ class ByPeriod:
             assert output is not None
             self._done[name] = PeriodRelease(name, "waiting", output, None)
         return Series(
-            tuple(self._done[name] for name in self._parts), InAll.of(self._ledger, self._dataset)
+            tuple(self._done[name] for name in self._parts),
+            InAll.from_ledger(self._ledger, self._dataset),
         )
 
     @property
@@ -842,14 +845,14 @@ class ByPeriod:
             if self._unkept is not None:
                 self._unkept(place, answer)
             where = (
-                rescued(answer) if place.path is None else f"the answer lies in {mask(place.path)}"
+                rescue(answer) if place.path is None else f"the answer lies in {mask(place.path)}"
             )
             raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
     def dry_run(self) -> DryRun:
-        """The charge of `released` to each remaining period, as of `ChargeTarget.dry_run`."""
+        """The charge of `release` to each remaining period, as of `ChargeTarget.dry_run`."""
         pending = self._pending
         if not pending:
             raise InvalidRequest(
@@ -865,8 +868,8 @@ class ByPeriod:
                 mechanism, mechanism, self._question.budget, is_kept=True
             )
             remaining += [f"{name}: {words}" for words in dry_run.left]
-        in_all = f"once all of them are charged, {self._in_all().words}"
-        preview = of_release(self._question, self._choice, compared=True)
+        in_all = f"once all of them are charged, {self._total_cost().words}"
+        preview = forecast_release(self._question, self._choice, compared=True)
         return DryRun(
             mechanism,
             mechanism,
@@ -876,30 +879,32 @@ class ByPeriod:
             preview=preview,
         )
 
-    def _in_all(self) -> InAll:
+    def _total_cost(self) -> InAll:
         """The total cost to one user once all periods are charged.
 
         Raises:
-            BudgetExceeded: as for `InAll.of`.
+            BudgetExceeded: as for `InAll.from_ledger`.
         """
-        return InAll.of(self._ledger, self._dataset, self._choice.mechanism, self._uncharged)
+        return InAll.from_ledger(
+            self._ledger, self._dataset, self._choice.mechanism, self._uncharged
+        )
 
     @cached_property
     def _preview(self) -> Preview | None:
         """The forecast of each period, from the declared data of one."""
-        return of_release(self._question, self._choice)
+        return forecast_release(self._question, self._choice)
 
     @cached_property
     def _choice(self) -> Choice:
         """The mechanism of all periods, chosen once by public facts."""
         question, _ = self._parts[self._pending[0]]
-        return chosen(question, payer_of(question).session)
+        return choose_mechanism(question, payer_of(question).session)
 
 
 # -- one cost for all periods ---------------------------------------------------------------------
 
 
-def over_horizon(
+def release_horizon(
     session: dps.Session | None,
     source: Any,
     reading: Reading,
@@ -945,16 +950,16 @@ def over_horizon(
         )
     lists = {name: opens[name] for name in ("domain", "groups")}
 
-    def fitted(budget: acc.Budget, listed: Sequence[Label] | None = None) -> ContinualTopK:
+    def fit(budget: acc.Budget, listed: Sequence[Label] | None = None) -> ContinualTopK:
         more = {**lists, "domain": lists["domain"] if listed is None else listed}
         return horizon_mechanism(
             budget, **{**settings, **more, "periods": declared, "grouped": grouped}
         )
 
-    mechanism = fitted(budget)
-    reading = of_pairs(reading, grouped=grouped)
+    mechanism = fit(budget)
+    reading = require_pairs(reading, grouped=grouped)
 
-    def opened(**more: Any) -> Horizon:
+    def begin(**more: Any) -> Horizon:
         try:
             return open_horizon(session, mechanism, **opens, **more)
         except HorizonError as error:
@@ -964,27 +969,27 @@ def over_horizon(
 
     if dry_run:
         result = dry_close(
-            session, opened(dry_run=True), budget, partial(events.require_columns, source, reading)
+            session, begin(dry_run=True), budget, partial(events.require_columns, source, reading)
         )
-        return replace(result, preview=of_series(budget, mechanism, data, fitted))
+        return replace(result, preview=forecast_series(budget, mechanism, data, fit))
     if not ended:
         raise InvalidRequest(
             "no period has ended by up_to=, which is now unless it is stated: the first ends at"
-            f" {written(named[0][2])}, so run the same call after that"
+            f" {iso_moment(named[0][2])}, so run the same call after that"
         )
     readings = [
-        reading.model_copy(update={"since": written(start), "until": written(end)})
+        reading.model_copy(update={"since": iso_moment(start), "until": iso_moment(end)})
         for _, start, end in named
     ]
     # before the draw: nothing comes between it and the file that keeps its answer
-    preview = of_series(budget, mechanism, data)
+    preview = forecast_series(budget, mechanism, data)
     closed = 0
     if Path(opens["state"]).exists():
-        horizon = opened()
+        horizon = begin()
         closed = horizon.count_closed(readings)
     if closed < ended:
         with split(source, reading, named[closed:ended]) as parts:
-            horizon = opened()
+            horizon = begin()
             for number, (name, *_) in enumerate(named[closed:ended], closed + 1):
                 horizon.close(number, parts[name], readings[number - 1])
     about: Any = {
@@ -993,7 +998,7 @@ def over_horizon(
         "question": question,
         "preview": preview,
     }
-    return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
+    return HorizonAnswer.from_horizon(horizon, horizon.releases()[: len(named)], **about)
 
 
 _END_OF_SERIES = (
@@ -1049,7 +1054,7 @@ def dry_close(
     """
     key, mechanism = horizon.key, horizon.mechanism
     place = {"key": key, "state": hide_passwords(horizon.state)}
-    payer, total = ChargeTarget(session, key), budget or of_horizon(mechanism)
+    payer, total = ChargeTarget(session, key), budget or horizon_budget(mechanism)
     receipt = None if session is None else session.ledger.find(session.dataset.name, key)
     if receipt is None:
         return replace(payer.dry_run(mechanism, mechanism, total, look), horizon=place)
@@ -1067,7 +1072,7 @@ def dry_close(
     )
 
 
-def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
+def horizon_budget(mechanism: ContinualTopK) -> acc.Budget:
     """A budget with the delta at which a horizon's guarantee is stated.
 
     The delta is a customary one, with room for failures.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from accounting.page.templates import asset, template
 from accounting.wording import printable
 from dpselect.app.release.answer import HEADS
-from dpselect.app.release.explained import MAY_BE_NOISE
+from dpselect.app.release.noise_check import MAY_BE_NOISE
 
 _LINES = 4  # of a chart
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 380, 240, 52, 372, 12, 206
@@ -174,7 +174,7 @@ def _chart(title: str, rows: Sequence[Row], periods: Sequence[Any], number: str)
     size = {item: (len(part), sum(row[number] for row in part)) for item, part in of_item.items()}
     first = sorted(of_item, key=lambda item: size[item], reverse=True)[:_LINES]
     charted = [row for item in first for row in of_item[item]]
-    most = _rounded(max(max(row[number], row.get("high") or 0.0) for row in charted))
+    most = _round_up(max(max(row[number], row.get("high") or 0.0) for row in charted))
     place = {period: at for at, period in enumerate(periods)}
 
     def x(row: Row) -> str:
@@ -224,7 +224,7 @@ def _across(at: int, many: int) -> float:
     return _LEFT + inner + (_RIGHT - _LEFT - 2 * inner) * (at / (many - 1) if many > 1 else 0.5)
 
 
-def _rounded(value: float) -> float:
+def _round_up(value: float) -> float:
     """A round number above 0 that is at least the value."""
     value = max(value, 1.0)
     unit = 10.0 ** math.floor(math.log10(value))

@@ -88,12 +88,12 @@ def topk(
         ... ).items
         ('zoo',)
     """
-    question = Question.of(data, TopKSpec(**fields))
-    with warned(AnswerFile.of(question.spec), question.spec) as place:
-        return answered(question, data, place, progress)
+    question = Question.from_spec(data, TopKSpec(**fields))
+    with warn_unkept(AnswerFile.from_spec(question.spec), question.spec) as place:
+        return answer_question(question, data, place, progress)
 
 
-def answered(
+def answer_question(
     question: Question,
     log: object,
     place: AnswerFile,
@@ -115,7 +115,7 @@ def answered(
 
 
 @contextmanager
-def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
+def warn_unkept(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
     """Warn of an answer that was not kept, and once per process of a release without a ledger."""
     if spec.ledger is None and not spec.dry_run:
         warn_unrecorded(stacklevel=5)

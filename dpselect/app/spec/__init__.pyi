@@ -3,8 +3,8 @@ from .base import Flag as Flag
 from .base import Spec as Spec
 from .base import keywords as keywords
 from .base import option as option
-from .base import ordered as ordered
-from .base import typed as typed
+from .base import option_type as option_type
+from .base import order_fields as order_fields
 from .check_spec import CheckSpec as CheckSpec
 from .continual_spec import CloseSpec as CloseSpec
 from .continual_spec import ContinualSpec as ContinualSpec

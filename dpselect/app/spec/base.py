@@ -170,7 +170,7 @@ class Spec(Frozen):
             yield name, value if masked == str(value) else masked
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
+    def merge(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place."""
         return cls(**{**file, **overrides})
 
@@ -186,7 +186,7 @@ class Spec(Frozen):
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
     @classmethod
-    def unasked(cls) -> dict[str, str]:
+    def unasked_fields(cls) -> dict[str, str]:
         """Fields that are no part of the question, each with the reason."""
         return {
             name: why
@@ -200,7 +200,7 @@ class Spec(Frozen):
         Args:
             without: fields that the caller states in another form, such as the budget.
         """
-        included = type(self).model_fields.keys() - type(self).unasked() - set(without)
+        included = type(self).model_fields.keys() - type(self).unasked_fields() - set(without)
         return self.model_dump(mode="json", include=included, exclude_defaults=True, warnings=False)
 
     def fields(self) -> dict[str, Any]:
@@ -227,15 +227,15 @@ _UNSAID: Mapping[str, Any] = {
 }
 
 
-def typed(annotation: Any) -> Any:
+def option_type(annotation: Any) -> Any:
     """Type of a field on a command line: text, or the field's only other type."""
     if get_origin(annotation) is Annotated:
-        return typed(get_args(annotation)[0])
+        return option_type(get_args(annotation)[0])
     if annotation is Any:
         return str
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
-    members = [typed(member) for member in get_args(annotation) if member is not type(None)]
+    members = [option_type(member) for member in get_args(annotation) if member is not type(None)]
     return str if str in members else members[0]
 
 
@@ -244,7 +244,7 @@ _SECTIONS = (None, "Question", "Privacy", "Items", "Bounds on users", "Groups", 
 _LAST = ("Reading the log", "Output")
 
 
-def ordered(spec: type[Spec]) -> list[str]:
+def order_fields(spec: type[Spec]) -> list[str]:
     """Return the names of the fields in the order in which people need them.
 
     The first section comes first, then those that only this spec has, then those of several specs,
@@ -285,7 +285,7 @@ def plain(annotation: Any) -> str:
 
 
 def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
-    """Return the fields of a spec as keywords of a function, in the order of `ordered`."""
+    """Return the fields of a spec as keywords of a function, in the order of `order_fields`."""
     return [
         inspect.Parameter(
             name,
@@ -293,7 +293,7 @@ def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
             default=inspect.Parameter.empty if field.is_required() else field.default,
             annotation=_Plain(plain(field.annotation)),
         )
-        for name, field in ((name, spec.model_fields[name]) for name in ordered(spec))
+        for name, field in ((name, spec.model_fields[name]) for name in order_fields(spec))
     ]
 
 
@@ -307,7 +307,7 @@ def takes_fields_of(spec: type[Spec]) -> Callable[[F], F]:
     entry `fields:`. A parameter of its own that is called like a field has the field's type.
     """
 
-    def signed(function: F) -> F:
+    def with_signature(function: F) -> F:
         whole = inspect.signature(function)
         fields = {parameter.name: parameter for parameter in keywords(spec)}
         own = [
@@ -328,7 +328,7 @@ def takes_fields_of(spec: type[Spec]) -> Callable[[F], F]:
             function.__doc__ = _FIELDS.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)
         return function
 
-    return signed
+    return with_signature
 
 
 def _entries(spec: type[Spec], indent: str) -> str:
@@ -343,5 +343,5 @@ def _entries(spec: type[Spec], indent: str) -> str:
             break_on_hyphens=False,
         )
         + "\n"
-        for name in ordered(spec)
+        for name in order_fields(spec)
     )

@@ -26,7 +26,7 @@ from dpselect.app.spec.shared_fields import (
     PayerFields,
     RunFields,
     TimeFields,
-    listed,
+    read_labels,
 )
 from dpselect.mechanisms.continual_top_k import ITEMS_PER_PERIOD, HorizonClip, Over
 from dpselect.selection import Label
@@ -256,7 +256,7 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogFields, HeldFields, FileO
 
     def group_list(self) -> tuple[Label, ...] | None:
         """The public groups, read from their file if they are in one."""
-        return listed(self, self.groups, None, "group", "groups")
+        return read_labels(self, self.groups, None, "group", "groups")
 
 
 class CloseSpec(RunFields, ItemFields, HeldFields):

@@ -314,7 +314,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         )
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
+    def merge(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, without values that contradict a stated one."""
         from dpselect.plan.default import GENEROUS  # help does without mechanisms
 
@@ -335,7 +335,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             for name, value in file.items()
             if name not in excluded and cls._takes(way, name)
         }
-        return super().over(values, overrides)
+        return super().merge(values, overrides)
 
 
 def _way(values: Mapping[str, Any]) -> Way:

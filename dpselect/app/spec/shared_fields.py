@@ -80,7 +80,7 @@ class BudgetFields(Spec):
         return self
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
+    def merge(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place.
 
         A stated budget replaces the file's budget, except for its delta.
@@ -176,15 +176,15 @@ class PayerFields(Spec):
         return self
 
     @contextmanager
-    def opened(self) -> Iterator[Ledger]:
+    def open_ledger(self) -> Iterator[Ledger]:
         """Open the ledger to charge, if one is named."""
         assert self.ledger is not None, "who asks for the ledger has looked"
-        with opened_ledger(self.ledger) as ledger:
+        with open_ledger(self.ledger) as ledger:
             yield ledger
 
 
 @contextmanager
-def opened_ledger(source: str | Ledger) -> Iterator[Ledger]:
+def open_ledger(source: str | Ledger) -> Iterator[Ledger]:
     """Open a ledger, and close it at the end if it was named by a URL."""
     if not isinstance(source, str):
         yield source
@@ -247,7 +247,7 @@ def columns_of(value: Any) -> str | tuple[str, ...]:
 def value_clip_of(text: Any) -> tuple[float, float]:
     """Ends of the range to which a user's sum is cut, parsed from [LOW,]HIGH."""
     try:
-        ends = [float(end) for end in str(text).split(",")]
+        ends = list(map(float, str(text).split(",")))
         low, high = (0.0, *ends) if len(ends) == 1 else ends
     except ValueError:
         raise InvalidRequest(
@@ -341,7 +341,7 @@ class ItemFields(FileFields):
     )
 
 
-def listed(
+def read_labels(
     spec: Any, source: Any, column: str | None, names: str | tuple[str, ...], what: str
 ) -> tuple[Label, ...] | None:
     """Labels of a public list or its file, in the log's form, or None if there is no list."""
@@ -389,7 +389,7 @@ class CatalogFields(Spec):
         """The public items, from the option or its file, in the form of the log's labels."""
         item = getattr(self, "item", "item")
         names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
-        return listed(self, self.domain, self.domain_column, names, "domain")
+        return read_labels(self, self.domain, self.domain_column, names, "domain")
 
 
 class GroupFields(Spec):
@@ -425,7 +425,7 @@ class GroupFields(Spec):
 
     def group_list(self) -> tuple[Label, ...] | None:
         """The public groups, read from their file if they are in one."""
-        return listed(self, self.groups, self.groups_column, str(self.group), "groups")
+        return read_labels(self, self.groups, self.groups_column, str(self.group), "groups")
 
 
 class TimeFields(Spec):

@@ -25,7 +25,7 @@ from dpselect.app.spec import (
     PlanSpec,
     ReleaseFields,
     Spec,
-    typed,
+    option_type,
 )
 from dpselect.app.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.app.spec.label_spec import BallotFields, RoundFields
@@ -69,7 +69,7 @@ def table(*of: type[Spec], required: Sequence[str] = (), **keys: str) -> type[Co
     fields: dict[str, Any] = {}
     for name, field in ((name, field) for spec in of for name, field in spec.model_fields.items()):
         rules = [rule for rule in field.metadata if type(rule) is not SkipValidation]
-        annotation: Any = Flag if typed(field.annotation) is bool else field.annotation
+        annotation: Any = Flag if option_type(field.annotation) is bool else field.annotation
         kind: Any = Annotated[(annotation, *rules)] if rules else annotation
         default = ... if name in required else None if field.is_required() else field.default
         info = Field(default=default, description=field.description, alias=keys.get(name))
@@ -229,7 +229,7 @@ class Config(ConfigTable):
             if name in spec.model_fields and value is not None
         }
 
-    def planned(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
+    def with_plan(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
         """A copy that also states a plan in full.
 
         Args:
@@ -300,7 +300,7 @@ def read(path: Path) -> Config:
         text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
         if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
             raise deep
-        data = _frozen(tomllib.loads(text))
+        data = _freeze(tomllib.loads(text))
     except RecursionError:
         raise deep from None
     except tomllib.TOMLDecodeError as error:
@@ -316,8 +316,8 @@ def read(path: Path) -> Config:
         raise InvalidRequest(printable(f"{mask(path)}: {place}: {error}")).at(*error.path) from None
 
 
-def _frozen(data: Any) -> Any:
+def _freeze(data: Any) -> Any:
     """The data with tuples for lists, as specs have them."""
     if isinstance(data, dict):
-        return {name: _frozen(value) for name, value in data.items()}
-    return tuple(map(_frozen, data)) if isinstance(data, list) else data
+        return {name: _freeze(value) for name, value in data.items()}
+    return tuple(map(_freeze, data)) if isinstance(data, list) else data

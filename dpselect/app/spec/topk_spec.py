@@ -259,7 +259,7 @@ class TopKSpec(
         return self.mechanism if isinstance(self.mechanism, str) else None
 
     @classmethod
-    def over(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
+    def merge(cls, file: Mapping[str, Any], overrides: Mapping[str, Any]) -> Self:
         """The spec of a file's values, with the stated values in their place.
 
         If a budget or a number of releases is stated, the noise of a planned mechanism is chosen
@@ -277,4 +277,4 @@ class TopKSpec(
                         " own. Plan again, or state this release's own budget (epsilon=, rho=) as"
                         " well"
                     )
-        return super().over(file, overrides)
+        return super().merge(file, overrides)

@@ -13,7 +13,7 @@ import accounting
 import accounting as acc
 import dpselect
 from accounting.errors import FIELD, locate_errors
-from dpselect.app.cli.guard import Option, spelled
+from dpselect.app.cli.guard import Option, spell_options
 from dpselect.app.spec import Spec
 
 WRONG = (object(), [object()], float("nan"), -1, "?\0")
@@ -51,7 +51,7 @@ def test_a_field_is_spelled_outside_of_quotes_and_calls() -> None:
         "k=3, header=False and header=True: 'k=3' is no column of \"k=1\", call f(k=1), users' k="
         " for k=',' where k='k=1' is"
     )
-    assert spelled(said, options) == (
+    assert spell_options(said, options) == (
         "--k=3, --no-header and --header: 'k=3' is no column of \"k=1\", call f(k=1), users' --k"
         " for --k=',' where --k='k=1' is"
     )

@@ -187,7 +187,9 @@ def test_every_field_says_what_it_is(spec: Any) -> None:
     for name, field in spec.model_fields.items():
         assert len(field.description) > 10, name
         assert "--" not in field.description, name
-        left = set(re.findall(r"(?<![-\w])(\w+)=", from_model.spelled(field.description, spec)))
+        left = set(
+            re.findall(r"(?<![-\w])(\w+)=", from_model.spell_options(field.description, spec))
+        )
         assert not left & set(spec.model_fields), name
 
 
@@ -197,9 +199,10 @@ def test_messages_name_a_field_as_the_surface_does() -> None:
     """
     with pytest.raises(dps.errors.InvalidRequest, match="max_items_per_user=") as refused:
         TopKSpec(**ASKED, value="v", value_clip=1.0)
-    assert "needs --max-items-per-user:" in from_model.spelled(str(refused.value), TopKSpec)
+    assert "needs --max-items-per-user:" in from_model.spell_options(str(refused.value), TopKSpec)
     assert (
-        from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
+        from_model.spell_options("check=False checks nothing", ReportSpec)
+        == "--no-verify checks nothing"
     )
 
 

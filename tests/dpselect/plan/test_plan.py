@@ -63,7 +63,7 @@ def test_a_plan_recommends_what_topk_runs(
     grouped = {"group": "group", "groups": GROUPS} if asked.pop("groups", None) else {}
     domain = {"domain": list(map(str, range(200)))} if listed else {}
     spec = TopKSpec(user="user", item="item", **asked, **money, **grouped, **domain)
-    run = choose(Question.of(LOG, spec))
+    run = choose(Question.from_spec(LOG, spec))
     assert found.mechanism == run.mechanism
     bounds = (run.max_items_per_user, run.clip, run.why)
     assert (

@@ -63,10 +63,10 @@ def is_label(role: str) -> bool:
 
 def refusal(role: str) -> int:
     """The number below 0 that marks a malformed value of a role, which refuses the log."""
-    return -1 - list(SHORT).index(stated_as(role))
+    return -1 - list(SHORT).index(role_field(role))
 
 
-def refused(number: int) -> str:
+def role_of(number: int) -> str:
     """The role of such a number."""
     return list(SHORT)[-1 - number]
 
@@ -76,7 +76,7 @@ def is_condition(role: str) -> bool:
     return role.startswith("where_")
 
 
-def stated_as(role: str) -> str:
+def role_field(role: str) -> str:
     """The field that states the role's column."""
     return role.partition("_")[0]
 
@@ -89,7 +89,7 @@ class RoleColumns:
     by_role: Mapping[str, Column]
 
     @classmethod
-    def of(
+    def from_columns(
         cls,
         user: Column | Sequence[Column] | None,
         item: Column | Sequence[Column],
@@ -134,12 +134,12 @@ class RoleColumns:
 
     def parts(self, whole: str) -> list[str]:
         """The roles of the columns that make up a user, or an item."""
-        return [role for role in self.by_role if stated_as(role) == whole]
+        return [role for role in self.by_role if role_field(role) == whole]
 
     @property
     def roles(self) -> list[str]:
         """The roles in which an event needs a value, a user and an item being one each."""
-        return [role for role in self.by_role if role == stated_as(role)]
+        return [role for role in self.by_role if role == role_field(role)]
 
     def without(self, roles: Iterable[str]) -> Self:
         """A copy without some roles."""
@@ -226,11 +226,11 @@ class SourceRequest(NotPickled):
             for text in dict.fromkeys((*self.options.missing, *self.options.null))
         )
 
-    def unknown(self, what: str) -> Rows:
+    def unread_rows(self, what: str) -> Rows:
         """Rows of a source whose columns only its rows tell, if none may be read."""
         return Rows("", 0, what, dict.fromkeys(self.columns.by_role, "str"))
 
-    def called(self, kind: str) -> str:
+    def title(self, kind: str) -> str:
         """Name of the file in messages."""
         return self.name or f"{kind} file {mask(self.source)}"
 
@@ -244,7 +244,7 @@ class SourceRequest(NotPickled):
                     f"{field}={value!r} is for {whose}, and this is {what}. Leave it out"
                 )
 
-    def of_database(self) -> str:
+    def table_name(self) -> str:
         """Name in messages of a database's table or query, one of which must be stated."""
         self.refuse_options("a database", "format", *OF_TEXT)
         if (self.options.table is None) == (self.options.query is None):
@@ -291,8 +291,8 @@ class Rows:
         nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is
             NULL, as text.
         kept_column: "kept", a column that is true if an event satisfies all conditions, once it is
-            `judged`; "" before, or if there are none.
-        apart: SQL of the reason why an event is not counted, once it is `shaped`.
+            `evaluate_conditions`; "" before, or if there are none.
+        apart: SQL of the reason why an event is not counted, once it is shaped.
         how: how fields are found, in words, if that is not plain.
     """
 
@@ -308,7 +308,7 @@ class Rows:
     how: str = ""
 
 
-def quoted(name: str) -> str:
+def name_sql(name: str) -> str:
     """An SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -317,16 +317,16 @@ literal = EMBEDDED.literal
 """An SQL string."""
 
 
-def located(path: Path | str) -> str:
+def path_sql(path: Path | str) -> str:
     """SQL string of exactly this file, although its folder (TMPDIR) may hold pattern characters."""
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 
 
-def spooled(path: Path, types: Mapping[str, str]) -> str:
+def spool_sql(path: Path, types: Mapping[str, str]) -> str:
     r"""SQL of a CSV file that was written here, with text in quotes and missing values as \N."""
     declared = ", ".join(f"'{SHORT.get(role, role)}': '{kind}'" for role, kind in types.items())
     return (
-        f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false,"
+        f"read_csv({path_sql(path)}, auto_detect = false, columns = {{{declared}}}, header = false,"
         " delim = ',', quote = '\"', escape = '\"', nullstr = '\\N', allow_quoted_nulls = false,"
         " compression = 'none', strict_mode = true, max_line_size ="
         f" {LONGEST_LINE + MOST_COMPARED}, new_line = '\\n', hive_partitioning = false)"
@@ -337,7 +337,7 @@ Place = tuple[str, tuple[str, ...]]
 """Place of a column: SQL of the outer column, and the names of the fields that lead to it."""
 
 
-def selected(
+def select_columns(
     engine: Engine, relation: str, places: Mapping[str, Place], role_columns: RoleColumns, what: str
 ) -> Rows:
     """The query for columns of `relation`, by role: integers as they are, all others as VARCHAR.
@@ -355,7 +355,7 @@ def selected(
     )
     for role, (column, fields) in places.items():
         name = role_columns.by_role[role]
-        sql, stored, absent = _within(engine, relation, column, fields, what)
+        sql, stored, absent = _nested_field(engine, relation, column, fields, what)
         # for a condition it is one of nulls: rows may have decided what fields there are
         if absent and not is_condition(role):
             raise EventLogError(
@@ -396,7 +396,7 @@ def selected(
     return Rows(sql, 0, what, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
 
 
-def _within(
+def _nested_field(
     engine: Engine, relation: str, column: str, fields: Sequence[str], what: str
 ) -> tuple[str, str, str]:
     """SQL of a field within a column, its type, and the name of a missing field.
@@ -423,7 +423,7 @@ def _within(
     return sql, stored, ""
 
 
-def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+def find_column(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
     """The column that `name` is, or the longest one before a dot in it, and the fields within it.
 
     None if there is no such column.
@@ -507,7 +507,7 @@ def _position(column: Column) -> int | None:
     return int(match["one"]) - 1 if match["one"] else int(match["zero"])
 
 
-def by_name(
+def positions_by_name(
     role_columns: RoleColumns,
     names: Sequence[str],
     what: str,
@@ -522,13 +522,13 @@ def by_name(
     """
     return {
         role: place
-        for role, (place, _) in by_path(
+        for role, (place, _) in positions_by_path(
             role_columns, names, what, header=header, listed=listed, paths=False
         ).items()
     }
 
 
-def by_path(
+def positions_by_path(
     role_columns: RoleColumns,
     names: Sequence[Any],
     what: str,
@@ -555,7 +555,7 @@ def by_path(
                 if count == 1:
                     columns = "one column, so give 1 ('column0' means the same)"
                 raise EventLogError(
-                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a"
+                    f"{role_field(role)}={column!r} is not a column of {what}, read without a"
                     f" header: it has {columns}, or state header= if its first line has names, or"
                     " its delimiter="
                 )
@@ -564,7 +564,7 @@ def by_path(
             paths
             and isinstance(column, str)
             and column not in names
-            and (match := placed(column, names)) is not None
+            and (match := find_column(column, names)) is not None
         ):
             places[role] = place_of(role, match[0], names, what), match[1]
         elif listed or column in names:
@@ -572,7 +572,7 @@ def by_path(
         else:
             numbers = "number 1" if len(names) == 1 else f"numbers from 1 to {len(names)}"
             raise EventLogError(
-                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not"
+                f"{role_field(role)}={column!r} is not a column of {what}: its first line does not"
                 " name it, and may be data, so is not shown; without a header, give column"
                 f" {numbers}; with one, state header= to see its names; and state delimiter= if it"
                 " is another"
@@ -592,7 +592,7 @@ def require_apart(first: str, second: str, column: str) -> None:
         raise EventLogError(
             f"{first} and {second} are the same column, {column}: an event needs one of each"
         )
-    if stated_as(first) == "user":
+    if role_field(first) == "user":
         raise EventLogError(
             f"where= is about the column of users, {column}: which users are looked at is no"
             " condition on their events. Use a column of another kind"
@@ -601,9 +601,9 @@ def require_apart(first: str, second: str, column: str) -> None:
 
 def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
     """0-based position of the one column of exactly this name. The error lists the columns."""
-    field = stated_as(field)
+    field = role_field(field)
     if column not in names:
-        listing = ", ".join(repr(name) for name in names[:_MOST_LISTED])
+        listing = ", ".join(map(repr, names[:_MOST_LISTED]))
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
         raise EventLogError(
             f"{field}={column!r} is not a column of {what}: its columns are {listing}{more}"

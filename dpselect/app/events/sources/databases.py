@@ -28,18 +28,18 @@ from dpselect.app.events.sources.base import (
     Kind,
     Rows,
     SourceRequest,
-    by_name,
-    by_path,
     is_condition,
     kind_of,
     literal,
-    quoted,
+    name_sql,
+    positions_by_name,
+    positions_by_path,
     refusal,
-    selected,
-    spooled,
+    select_columns,
+    spool_sql,
 )
 from dpselect.app.events.sources.formats import CSV
-from dpselect.app.events.where import Condition, comparable
+from dpselect.app.events.where import Condition, comparable_text
 from dpselect.errors import EventLogError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
@@ -62,10 +62,10 @@ def accepts(request: SourceRequest) -> bool:
 
 def rows(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
-    what = request.of_database()
+    what = request.table_name()
     if _scheme(request.source) == "duckdb":
-        return _attached(engine, request, what)
-    return _fetched(engine, request, what)
+        return _read_duckdb(engine, request, what)
+    return _fetch_rows(engine, request, what)
 
 
 def _scheme(source: object) -> str | None:
@@ -78,7 +78,7 @@ def _scheme(source: object) -> str | None:
     return None if match is None or match[1].lower() in _NOT_DATABASES else match[1].lower()
 
 
-def _attached(engine: Engine, request: SourceRequest, what: str) -> Rows:
+def _read_duckdb(engine: Engine, request: SourceRequest, what: str) -> Rows:
     """Read a DuckDB file, with its own types, in the engine itself."""
     path = Path(str(request.source).split("://", 1)[1].removeprefix("/"))
     if not path.is_file():
@@ -86,9 +86,7 @@ def _attached(engine: Engine, request: SourceRequest, what: str) -> Rows:
     engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", what="the DuckDB file")
     engine.run("USE source", what=what)
     try:
-        relation = (
-            f"({_query(request, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
-        )
+        relation = f"({_query(request, lambda name: '.'.join(map(name_sql, name.split('.'))))})"
         few = " LIMIT 0" if request.unread else ""
         engine.run(
             f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what
@@ -98,11 +96,11 @@ def _attached(engine: Engine, request: SourceRequest, what: str) -> Rows:
         engine.run("DETACH source", what=what)
     names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
     places = {
-        role: (quoted(names[place]), fields)
-        for role, (place, fields) in by_path(request.columns, names, what).items()
+        role: (name_sql(names[place]), fields)
+        for role, (place, fields) in positions_by_path(request.columns, names, what).items()
     }
     count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
-    return replace(selected(engine, "copied", places, request.columns, what), size=20 * count)
+    return replace(select_columns(engine, "copied", places, request.columns, what), size=20 * count)
 
 
 def _query(request: SourceRequest, identifier: Any) -> str:
@@ -111,12 +109,12 @@ def _query(request: SourceRequest, identifier: Any) -> str:
     return (request.options.query or "").rstrip().rstrip(";")
 
 
-def _fetched(engine: Engine, request: SourceRequest, what: str) -> Rows:
+def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
     try:
         sqlalchemy = importlib.import_module("sqlalchemy")
     except ImportError:
         raise missing_extra("databases are read by SQLAlchemy", "postgres") from None
-    failure, target = "", engine.unused("database")
+    failure, target = "", engine.fresh_path("database")
     try:
         url = sqlalchemy.make_url(request.source)
         # it would be made
@@ -128,7 +126,9 @@ def _fetched(engine: Engine, request: SourceRequest, what: str) -> Rows:
         try:
             with database.connect() as connection:
                 if _scheme(request.source) in _POSTGRESQL:
-                    return _copied(engine, request, connection.connection.driver_connection, what)
+                    return _copy_columns(
+                        engine, request, connection.connection.driver_connection, what
+                    )
                 identifier = database.dialect.identifier_preparer.quote_identifier
                 query = _query(request, lambda name: ".".join(map(identifier, name.split("."))))
                 if request.unread:
@@ -138,7 +138,7 @@ def _fetched(engine: Engine, request: SourceRequest, what: str) -> Rows:
                 )
                 result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
-                places = by_name(request.columns, names, what)
+                places = positions_by_name(request.columns, names, what)
                 with target.open("x", encoding="utf-8", newline="") as file:
                     _write(file, result, list(places.items()), request, what)
         finally:
@@ -164,7 +164,7 @@ def _fetched(engine: Engine, request: SourceRequest, what: str) -> Rows:
         )
     if failure:
         raise EventLogError(failure)
-    sql = f"SELECT * FROM {spooled(target, dict.fromkeys([*places, _REFUSED], 'VARCHAR'))}"
+    sql = f"SELECT * FROM {spool_sql(target, dict.fromkeys([*places, _REFUSED], 'VARCHAR'))}"
     sql = f"SELECT * REPLACE (CAST({_REFUSED} AS TINYINT) AS {_REFUSED}) FROM ({sql})"
     return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"), bad=_REFUSED)
 
@@ -187,7 +187,7 @@ def _write(
         for role, place in places:
             value = row[place]
             text = (
-                _cut(value, tests[role], missing) if is_condition(role) else _printed(value, role)
+                _cut(value, tests[role], missing) if is_condition(role) else _to_text(value, role)
             )
             if text is None and value is not None and not is_condition(role):
                 text, mark = str(value), f'"{refusal(role)}"'
@@ -206,12 +206,12 @@ def _write(
 
 
 def _cut(value: object, test: Condition, missing: Sequence[Condition]) -> str | None:
-    """`comparable`, with a text too long for any match cut to a part that is no number."""
-    text = comparable(value, test, missing)
+    """`comparable_text`, with a text too long for any match cut to a part that is no number."""
+    text = comparable_text(value, test, missing)
     return text if text is None or len(text) <= _MOST_KEPT else text[:_MOST_KEPT] + "~"
 
 
-def _printed(value: object, role: str) -> str | None:
+def _to_text(value: object, role: str) -> str | None:
     """A value as text, or None if it is missing or not a label, number or time."""
     if isinstance(value, bool):
         return None
@@ -253,7 +253,7 @@ _TYPES: Mapping[int, str] = {
 }
 
 
-def _copied(engine: Engine, request: SourceRequest, connection: Any, what: str) -> Rows:
+def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what: str) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`, over psycopg."""
     sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
     connection.read_only = True
@@ -266,8 +266,8 @@ def _copied(engine: Engine, request: SourceRequest, connection: Any, what: str) 
         [column.name for column in cursor.description],
         [column.type_code for column in cursor.description],
     )
-    places = by_name(request.columns, names, what)
-    stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
+    places = positions_by_name(request.columns, names, what)
+    stored = {role: _engine_type(cursor, types[place]) for role, place in places.items()}
     # Decimals of labels are printed, with all their digits.
     stored |= {
         role: "VARCHAR"
@@ -298,7 +298,7 @@ def _copied(engine: Engine, request: SourceRequest, connection: Any, what: str) 
         return Rows("", 0, what, kinds)
     stored |= {role: "VARCHAR" for role, kind in column_kinds.items() if kind is None}
     target, texts = (
-        engine.unused("database"),
+        engine.fresh_path("database"),
         [SHORT[role] for role in places if stored[role] == "VARCHAR"],
     )
     force = (
@@ -325,11 +325,11 @@ def _copied(engine: Engine, request: SourceRequest, connection: Any, what: str) 
         elif kind == "BOOLEAN":
             text = f"CASE {short} WHEN true THEN 'true' WHEN false THEN 'false' END"
         columns.append(f"CAST({text} AS VARCHAR) AS {short}" if kinds[role] == "str" else short)
-    log = f"SELECT {', '.join(columns)} FROM {spooled(target, stored)}"
+    log = f"SELECT {', '.join(columns)} FROM {spool_sql(target, stored)}"
     return Rows(sql=log, size=target.stat().st_size, what=what, kinds=kinds)
 
 
-def _stored(cursor: Any, number: int) -> str:
+def _engine_type(cursor: Any, number: int) -> str:
     """The engine's type for a column. Values of an enumeration are text."""
     if number in _TYPES:
         return "VARCHAR" if _TYPES[number] == "UUID" else _TYPES[number]

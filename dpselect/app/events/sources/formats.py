@@ -21,7 +21,14 @@ from urllib.parse import unquote
 
 from accounting.address import mask
 from accounting.errors import missing_extra
-from dpselect.app.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
+from dpselect.app.events.engine import (
+    Engine,
+    inner_suffix,
+    not_encoded,
+    path_of,
+    plain,
+    run_guarded,
+)
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.sources.base import (
     BYTES_PER_ROW,
@@ -31,18 +38,18 @@ from dpselect.app.events.sources.base import (
     RoleColumns,
     Rows,
     SourceRequest,
-    by_name,
-    by_path,
     is_condition,
     is_label,
     literal,
-    located,
-    quoted,
+    name_sql,
+    path_sql,
+    positions_by_name,
+    positions_by_path,
     refusal,
-    selected,
-    stated_as,
+    role_field,
+    select_columns,
 )
-from dpselect.app.events.sources.judged import judged
+from dpselect.app.events.sources.conditions import evaluate_conditions
 from dpselect.app.events.sources.logged_tables import require_whole
 from dpselect.app.events.sources.workbooks import require_modest
 from dpselect.errors import EventLogError
@@ -88,13 +95,13 @@ class Delimited:
 
         Unless `header` is stated, a file has one unless all columns are positions.
         """
-        source, columns, what = checked(request.source), request.columns, request.called(self.name)
+        source, columns, what = (path_of(request.source), request.columns, request.title(self.name))
         form = self.with_options(request.options)
         if request.unread and not form.has_header(columns, request.options.header):
-            return request.unknown(what)  # its first line is an event
+            return request.unread_rows(what)  # its first line is an event
         path = plain(
             source,
-            engine.unused("source"),
+            engine.fresh_path("source"),
             request.options.encoding,
             form.quote if request.unread else None,
         )
@@ -133,7 +140,7 @@ class Delimited:
         # Without a header the first line is an event: one user's text must not decide how the
         # others' rows are split.
         form = (
-            self.sniffed(path, names, what)
+            self.sniff_delimiter(path, names, what)
             if sniff and has_header and self.delimiter == CSV.delimiter
             else self
         )
@@ -151,7 +158,7 @@ class Delimited:
             if self.delimiter in ("\t", ",") and len(first) > 1
             else f"{what} (split at {form.delimiter!r})"
         )
-        places = by_name(role_columns, first, split, header=has_header, listed=listed)
+        places = positions_by_name(role_columns, first, split, header=has_header, listed=listed)
         how = (
             f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header"
             " line"
@@ -163,7 +170,7 @@ class Delimited:
         # Everything is stated and nothing detected: detection may skip lines, split on another
         # character or type a column.
         sql = (
-            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, columns ="
+            f"SELECT {columns} FROM read_csv({path_sql(path)}, auto_detect = false, columns ="
             f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
             f" quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '',"
             " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
@@ -171,7 +178,7 @@ class Delimited:
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
 
-    def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
+    def sniff_delimiter(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """A copy with the only delimiter under which the header has all these names, or itself.
 
         No row is looked at.
@@ -280,12 +287,12 @@ TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 
 def _excel(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
-    what = request.called("xlsx")
+    what = request.title("xlsx")
     request.refuse_options("xlsx", *(field for field in OF_TEXT if field != "header"))
-    source = checked(request.source)
+    source = path_of(request.source)
     if request.unread and not CSV.has_header(request.columns, request.options.header):
-        return request.unknown(what)
-    path = workbook(source, engine.unused("sheet"), what, rows=1 if request.unread else None)
+        return request.unread_rows(what)
+    path = workbook(source, engine.fresh_path("sheet"), what, rows=1 if request.unread else None)
     return CSV.read(path, request.columns, request.options.header, what, sniff=False)
 
 
@@ -332,7 +339,7 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
         book.close()
         return True
 
-    if not guarded(what, copy_sheet):
+    if not run_guarded(what, copy_sheet):
         raise EventLogError(
             f"{what} has several sheets. Save the one that holds the table as a file of its own"
         )
@@ -344,13 +351,13 @@ def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
 
     Labels are text, either the digits of a number or the contents of a string.
     """
-    original, role_columns = checked(request.source), request.columns
-    what = request.called("jsonl")
+    original, role_columns = path_of(request.source), request.columns
+    what = request.title("jsonl")
     request.refuse_options("jsonl", *(field for field in OF_TEXT if field != "encoding"))
     names = _names(role_columns, what)
     if request.unread:
-        return request.unknown(what)
-    path = plain(original, engine.unused("source"), request.options.encoding)
+        return request.unread_rows(what)
+    path = plain(original, engine.fresh_path("source"), request.options.encoding)
     if path.stat().st_size == 0:
         return _nothing(role_columns, what)
     with path.open("rb") as stream:
@@ -419,7 +426,7 @@ def _records(path: Path, form: str, fields: Sequence[str] = ()) -> str:
     """SQL of the records of a JSON file by their fields, or each one as the column `record`."""
     columns = ", ".join(f"{literal(name)}: 'JSON'" for name in fields or ("record",))
     return (
-        f"read_json({located(path)}, columns = {{{columns}}}, format = '{form}', records ="
+        f"read_json({path_sql(path)}, columns = {{{columns}}}, format = '{form}', records ="
         f" {str(bool(fields)).lower()}, compression = 'none', ignore_errors = false,"
         " hive_partitioning = false)"
     )
@@ -451,12 +458,12 @@ def _names(role_columns: RoleColumns, what: str) -> dict[str, str]:
     for role, column in role_columns.by_role.items():
         if isinstance(column, int):
             raise EventLogError(
-                f"{stated_as(role)}={column!r} is a position, and {what} has names. Give the name"
+                f"{role_field(role)}={column!r} is a position, and {what} has names. Give the name"
                 " of a field"
             )
         if not all(column.split(".")):  # the engine refuses it where there is a row
             raise EventLogError(
-                f"{stated_as(role)}={column!r} names no field of {what}: a part of it is empty."
+                f"{role_field(role)}={column!r} names no field of {what}: a part of it is empty."
                 " Correct the name"
             )
         names[role] = column
@@ -477,42 +484,44 @@ _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to
 
 def parquet(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a Parquet file, which have types, by their names or positions."""
-    source = checked(request.source)
+    source = path_of(request.source)
     require_whole(source)
-    what = request.called("parquet")
+    what = request.title("parquet")
     request.refuse_options("parquet", *OF_TEXT)
-    path = plain(source, engine.unused("source"))  # its footer tells the columns
+    path = plain(source, engine.fresh_path("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file. Say what it is with format=")
-    settings = f"{located(path)}, hive_partitioning = false, filename = false"
+    settings = f"{path_sql(path)}, hive_partitioning = false, filename = false"
     relation = f"read_parquet({settings})"
     names = names_in_parquet(engine, path, what)
-    positions = by_path(request.columns, names, what)
+    positions = positions_by_path(request.columns, names, what)
     engine_names = _engine_names(
         engine, relation, names, {role: place for role, (place, _) in positions.items()}, what
     )
-    places = {role: (quoted(engine_names[role]), fields) for role, (_, fields) in positions.items()}
+    places = {
+        role: (name_sql(engine_names[role]), fields) for role, (_, fields) in positions.items()
+    }
     if any(map(is_condition, places)) and not request.unread and _replaces(engine, what):
         # The engine refuses text that is not UTF-8, in the columns that are read, and a condition
         # must refuse nothing: the columns of the other roles are read alone.
         alone = {role: place for role, place in places.items() if not is_condition(role)}
-        rest = selected(
+        rest = select_columns(
             engine, relation, alone, request.columns.without(places.keys() - alone), what
         )
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what)
         relation = f"read_parquet({settings}, utf8_validation = 'replace')"
-    log = selected(engine, relation, places, request.columns, what)
+    log = select_columns(engine, relation, places, request.columns, what)
     if "time" in positions:
         place, fields = positions["time"]
-        if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
+        if (place, tuple(map(str.lower, fields))) in _stamps(engine, path_sql(path), what):
             sql = (
                 f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']})"
                 f" FROM ({log.sql})"
             )
             log = replace(log, sql=sql, kinds={**log.kinds, "time": "instant"})
     count = int(
-        engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[
+        engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(path)})", what=what)[
             0
         ][0]
         or 0
@@ -528,7 +537,9 @@ def _replaces(engine: Engine, what: str) -> bool:
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
     """Names of the columns in the file; the engine would rename those it takes for equal."""
-    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+    nodes = engine.run(
+        f"SELECT name, num_children FROM parquet_schema({path_sql(path)})", what=what
+    )
     names, inside = list[str](), 0
     for name, children in nodes[1:]:
         if inside == 0:
@@ -633,12 +644,12 @@ def rows(engine: Engine, request: SourceRequest) -> Rows:
             raise EventLogError("standard input is closed. Name a file in place of '-'")
         if request.unread:
             format_of(Path(), request.options.format)
-            return request.unknown(f"{request.options.format} on standard input")
+            return request.unread_rows(f"{request.options.format} on standard input")
         # to its end: to tell malformed rows, and to be looked at twice
         copy_path = engine.path("standard input")
         with copy_path.open("xb") as copy:
-            guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
-        return _of_one(
+            run_guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
+        return _read_one(
             engine,
             replace(request, source=copy_path, name=f"{request.options.format} on standard input"),
         )
@@ -654,12 +665,12 @@ def rows(engine: Engine, request: SourceRequest) -> Rows:
     return (
         _several(engine, request)
         if folder or isinstance(source, list | tuple)
-        else _of_one(engine, request)
+        else _read_one(engine, request)
     )
 
 
-def _of_one(engine: Engine, request: SourceRequest) -> Rows:
-    path = checked(request.source)
+def _read_one(engine: Engine, request: SourceRequest) -> Rows:
+    path = path_of(request.source)
     if (form := format_of(path, request.options.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
@@ -673,7 +684,7 @@ def _of_one(engine: Engine, request: SourceRequest) -> Rows:
 
 def format_of(path: Path, name: str) -> FileFormat | Delimited | None:
     """Format of a file, as stated or by its name, or None if its name tells none."""
-    suffix, names = unpacked_suffix(path), {form.name: form for form in FORMATS}
+    suffix, names = inner_suffix(path), {form.name: form for form in FORMATS}
     if name != "auto" and name not in names:
         raise EventLogError(
             f"format={name!r} is unknown: it must be one of auto, {', '.join(names)}"
@@ -704,7 +715,7 @@ def _several(engine: Engine, request: SourceRequest) -> Rows:
             f"{title} names {len(files):,} files, and at most {_MOST_FILES:,} are read. Join them"
         )
     what = f"{title} ({len(files):,} file{'s' if len(files) > 1 else ''})"
-    parts = _unified(
+    parts = _unify_types(
         engine,
         [_file_rows(engine, request, path, in_folders, title) for path, in_folders in files],
         what,
@@ -789,22 +800,22 @@ def _file_rows(
             )
         )
     try:
-        part = _of_one(engine, replace(request, source=path, columns=role_columns))
+        part = _read_one(engine, replace(request, source=path, columns=role_columns))
     except EventLogError as error:
         failure = str(error).replace(str(path), masked_path)
     if failure:
         raise EventLogError(failure)
     part = replace(part, what=part.what.replace(str(path), masked_path))
     if not from_folders:
-        return judged(part, request)
+        return evaluate_conditions(part, request)
     texts = {role: "NULL" if text is None else literal(text) for role, text in from_folders.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in request.columns.by_role}
     sql = f"SELECT *{columns} FROM ({part.sql})"
-    return judged(replace(part, sql=sql, kinds=kinds), request)
+    return evaluate_conditions(replace(part, sql=sql, kinds=kinds), request)
 
 
-def _unified(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
+def _unify_types(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The files' rows with one type for each column.
 
     Labels that are integers in one file and text in another are printed, and so are integers that

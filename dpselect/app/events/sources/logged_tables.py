@@ -54,11 +54,11 @@ def require_whole(path: Path) -> None:
     place = path.absolute()
     for folder in dict.fromkeys((place, *place.parents, *path.resolve().parents)):
         for kind in LOGGED:
-            if _marked(str(folder), kind.mark):
+            if _has_mark(str(folder), kind.mark):
                 refuse(kind, folder)
 
 
-def _marked(folder: str, mark: str) -> bool:
+def _has_mark(folder: str, mark: str) -> bool:
     inner, _, pattern = mark.rpartition("/")
     if not inner:
         return os.path.lexists(f"{folder}/{mark}")

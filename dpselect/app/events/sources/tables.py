@@ -16,21 +16,21 @@ from typing import Any, Final
 import numpy as np
 
 from accounting.errors import missing_extra
-from dpselect.app.events.engine import Engine, guarded
+from dpselect.app.events.engine import Engine, run_guarded
 from dpselect.app.events.sources.base import (
     BYTES_PER_ROW,
     OF_TEXT,
     SHORT,
     Rows,
     SourceRequest,
-    by_path,
     is_condition,
     is_label,
-    located,
-    quoted,
-    selected,
+    name_sql,
+    path_sql,
+    positions_by_path,
+    select_columns,
 )
-from dpselect.app.events.where import Condition, comparable
+from dpselect.app.events.where import Condition, comparable_text
 from dpselect.errors import EventLogError
 
 _Within = dict[str, tuple[str, ...]]
@@ -71,13 +71,15 @@ def rows(engine: Engine, request: SourceRequest) -> Rows:
     request.refuse_options("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
     if request.unread:
-        if (source := _without_rows(source, adapter)) is None:
-            return request.unknown(what)
+        if (source := _empty_table(source, adapter)) is None:
+            return request.unread_rows(what)
         adapter = _adapter(source) or _arrow
     relation, size, within = adapter(engine, source, request, what)
     places = {role: (SHORT[role], fields) for role, fields in within.items()}
     return replace(
-        selected(engine, relation, places, request.columns, what), size=size, once=adapter is _arrow
+        select_columns(engine, relation, places, request.columns, what),
+        size=size,
+        once=adapter is _arrow,
     )
 
 
@@ -87,12 +89,12 @@ def _adapter(source: object) -> _Adapter | None:
     return _arrow if match is None and hasattr(type(source), "__arrow_c_stream__") else match
 
 
-def _without_rows(source: Any, adapter: _Adapter) -> Any:
+def _empty_table(source: Any, adapter: _Adapter) -> Any:
     """A table with the same columns and no row, or None if only its rows tell its columns."""
     if adapter is _pandas:
         return source.iloc[:0]
     if adapter is _relation:
-        return guarded("the table", lambda: source.limit(0))
+        return run_guarded("the table", lambda: source.limit(0))
     if adapter is _lazy or (
         type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")
     ):
@@ -102,7 +104,7 @@ def _without_rows(source: Any, adapter: _Adapter) -> Any:
     arrow = importlib.import_module("pyarrow")
     schema = source.schema if isinstance(getattr(source, "schema", None), arrow.Schema) else None
     if schema is None and hasattr(type(source), "__arrow_c_schema__"):
-        schema = guarded("the table", lambda: arrow.schema(source))
+        schema = run_guarded("the table", lambda: arrow.schema(source))
     return None if schema is None else schema.empty_table()
 
 
@@ -110,7 +112,7 @@ def _places(
     request: SourceRequest, names: Sequence[Any], what: str
 ) -> tuple[dict[str, int], _Within]:
     """Places of the columns by their short names, and the fields within them."""
-    positions = by_path(request.columns, names, what, positions=False)
+    positions = positions_by_path(request.columns, names, what, positions=False)
     return {SHORT[role]: place for role, (place, _) in positions.items()}, {
         role: fields for role, (_, fields) in positions.items()
     }
@@ -123,7 +125,7 @@ def _arrow(
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
-    stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
+    stream = run_guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     places, within = _places(request, list(stream.schema.names), what)
     schema = arrow.schema(
         [stream.schema.field(place).with_name(short) for short, place in places.items()]
@@ -143,29 +145,29 @@ def _lazy(
     engine: Engine, source: Any, request: SourceRequest, what: str
 ) -> tuple[str, int, _Within]:
     """Read a Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
-    names = guarded(what, lambda: list(source.collect_schema().names()))
+    names = run_guarded(what, lambda: list(source.collect_schema().names()))
     (short, within), column = _places(request, names, what), importlib.import_module("polars").col
     target = engine.path("table")
     columns = [column(names[place]).alias(alias) for alias, place in short.items()]
-    guarded(what, lambda: source.select(columns).sink_parquet(target))
-    return (*_written(engine, target, what), within)
+    run_guarded(what, lambda: source.select(columns).sink_parquet(target))
+    return (*_write_parquet(engine, target, what), within)
 
 
 def _relation(
     engine: Engine, source: Any, request: SourceRequest, what: str
 ) -> tuple[str, int, _Within]:
     """Read a relation of the caller's DuckDB, which writes it to a file of the reading itself."""
-    names = guarded(what, lambda: list(source.columns))
+    names = run_guarded(what, lambda: list(source.columns))
     target, (short, within) = engine.path("table"), _places(request, names, what)
     columns = ", ".join(
-        f"{_in_file(names[place], str(source.types[place]), what)} AS {alias}"
+        f"{_parquet_column(names[place], str(source.types[place]), what)} AS {alias}"
         for alias, place in short.items()
     )
-    guarded(what, lambda: source.project(columns).write_parquet(str(target)))
-    return (*_written(engine, target, what), within)
+    run_guarded(what, lambda: source.project(columns).write_parquet(str(target)))
+    return (*_write_parquet(engine, target, what), within)
 
 
-def _in_file(name: str, stored: str, what: str) -> str:
+def _parquet_column(name: str, stored: str, what: str) -> str:
     """SQL of a column for a Parquet file, by the column's type alone.
 
     A value that no Parquet file holds must not refuse anything.
@@ -178,15 +180,19 @@ def _in_file(name: str, stored: str, what: str) -> str:
             " columns"
         )
     # What is wider than 64 bits would be written to the file as a fraction.
-    return f"CAST({quoted(name)} AS VARCHAR)" if stored in ("HUGEINT", "UHUGEINT") else quoted(name)
+    return (
+        f"CAST({name_sql(name)} AS VARCHAR)"
+        if stored in ("HUGEINT", "UHUGEINT")
+        else name_sql(name)
+    )
 
 
-def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
+def _write_parquet(engine: Engine, target: Path, what: str) -> tuple[str, int]:
     count = engine.run(
-        f"SELECT sum(num_rows) FROM parquet_file_metadata({located(target)})", what=what
+        f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(target)})", what=what
     )[0][0]
     return (
-        f"read_parquet({located(target)}, hive_partitioning = false)",
+        f"read_parquet({path_sql(target)}, hive_partitioning = false)",
         int(count or 0) * BYTES_PER_ROW,
     )
 
@@ -206,12 +212,12 @@ def _pandas(
             fields, within[role] = within[role], ()
             series = series.astype(object).map(partial(_dug, fields=fields)).astype(object)
             series = (
-                series.map(_printed, na_action="ignore").astype(object)
+                series.map(_print_numbers, na_action="ignore").astype(object)
                 if is_label(role)
                 else series
             )
         if is_condition(role) and not _is_compared(series.dtype):
-            series = _as_compared(series, request.tests()[role], request.missing())
+            series = _comparable_values(series, request.tests()[role], request.missing())
         elif series.dtype == object and series.isna().all():  # the type of nothing is no type
             series = series.astype(object).where(series.notna(), None).astype("string")
         elif is_label(role) and hasattr(series, "cat"):  # as of objects
@@ -233,7 +239,7 @@ def _pandas(
 
 
 def _is_compared(kind: Any) -> bool:
-    """True if the engine compares a column of this type as `comparable` compares its values.
+    """True if the engine compares a column of this type as `comparable_text` compares its values.
 
     All others are compared as objects, because rows decide their type, and it must refuse nothing.
     """
@@ -245,9 +251,9 @@ def _is_compared(kind: Any) -> bool:
     return hasattr(kind, "numpy_dtype") and kind.kind in "biu"
 
 
-def _as_compared(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
+def _comparable_values(values: Any, test: Condition, missing: Sequence[Condition]) -> Any:
     pandas = importlib.import_module("pandas")
-    texts = [comparable(value, test, missing) for value in values.astype(object)]
+    texts = [comparable_text(value, test, missing) for value in values.astype(object)]
     return pandas.Series(texts, index=values.index, dtype="string")
 
 
@@ -284,7 +290,7 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
                 "string"
             )
         elif kind in ("mixed", "mixed-integer") and is_label(field):
-            converted = _nested(values)
+            converted = _nested_values(values)
     except (OverflowError, UnicodeError, ValueError, TypeError):
         converted = None
     if converted is None:
@@ -295,7 +301,7 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     return converted
 
 
-def _nested(values: Any) -> Any:
+def _nested_values(values: Any) -> Any:
     """Lists and dictionaries as Arrow has them, with numbers as text; None for other objects."""
     present = values.dropna()
     if (
@@ -305,21 +311,21 @@ def _nested(values: Any) -> Any:
         return None
     arrow, pandas = importlib.import_module("pyarrow"), importlib.import_module("pandas")
     try:
-        array = arrow.array(values.map(_printed, na_action="ignore"), from_pandas=True)
+        array = arrow.array(values.map(_print_numbers, na_action="ignore"), from_pandas=True)
     except (arrow.ArrowException, OverflowError):
         return None
     return pandas.Series(pandas.arrays.ArrowExtensionArray(array), index=values.index)
 
 
-def _printed(value: object) -> object:
+def _print_numbers(value: object) -> object:
     """A nested value with all whole numbers and decimals as text.
 
     Arrow would write each number as the widest of them all requires.
     """
     if isinstance(value, list | np.ndarray):
-        return [_printed(element) for element in value]
+        return list(map(_print_numbers, value))
     if isinstance(value, dict):
-        return {name: _printed(element) for name, element in value.items()}
+        return {name: _print_numbers(element) for name, element in value.items()}
     if isinstance(value, Decimal):
         return format(value, "f")
     return (

@@ -55,8 +55,11 @@ class _Part:
     def __init__(self, refuse: Refuse) -> None:
         self._refuse = refuse
         self._parser = parser = expat.ParserCreate()
-        parser.StartElementHandler, parser.EndElementHandler = self._begun, self._ended
-        parser.StartDoctypeDeclHandler = self._declared
+        parser.StartElementHandler, parser.EndElementHandler = (
+            self._start_element,
+            self._end_element,
+        )
+        parser.StartDoctypeDeclHandler = self._refuse_declaration
         self._depth = self._start = self._within = 0
         self._found = dict.fromkeys(_MOST_ROWS, 0)
         self._number = 0
@@ -89,7 +92,7 @@ class _Part:
         if size:
             self._parser.Parse(b"", True)
 
-    def _begun(self, name: str, attributes: dict[str, str]) -> None:
+    def _start_element(self, name: str, attributes: dict[str, str]) -> None:
         if name.endswith(("row", "si")):
             if self._depth == 0:
                 self._start = self._parser.CurrentByteIndex
@@ -101,10 +104,10 @@ class _Part:
                         " read. Save it as CSV"
                     )
                 if kind == "row" and "r" in attributes:
-                    self._numbered(attributes["r"])
+                    self._check_number(attributes["r"])
             self._depth += 1
 
-    def _numbered(self, number: str) -> None:
+    def _check_number(self, number: str) -> None:
         """Refuse rows that are not numbered upwards.
 
         The library would leave out rows that stand before others, and make up rows that are missing
@@ -117,7 +120,7 @@ class _Part:
         if not before < self._number <= _MOST_ROWS["row"]:
             self._refuse("its rows are not numbered upwards from 1 to 1,048,576. Save it anew")
 
-    def _ended(self, name: str) -> None:
+    def _end_element(self, name: str) -> None:
         if name.endswith(("row", "si")):
             self._depth -= 1
             if self._depth == 0:
@@ -128,5 +131,5 @@ class _Part:
                         f"it has a row of more than {_MOST_ROW >> 20} MiB. Leave long columns out"
                     )
 
-    def _declared(self, *_arguments: Any) -> None:
+    def _refuse_declaration(self, *_arguments: Any) -> None:
         self._refuse("it declares a document type, which no workbook does. Save it anew")

@@ -228,11 +228,11 @@ def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
     asked = f"run all.csv {STATE} {ASKED} --output {out} --up-to"
     told(f"{asked} 2024-07-02")
     older = state.read_bytes()
-    written, renewed, locked = series.KeptHorizon.written, AnswerFile.renew, []
+    written, renewed, locked = series.KeptHorizon.write, AnswerFile.renew, []
     code = "import duckdb, sys; duckdb.connect(sys.argv[1])"
 
     def overtaken(*given: Any) -> Any:
-        monkeypatch.setattr(series.KeptHorizon, "written", written)
+        monkeypatch.setattr(series.KeptHorizon, "write", written)
         told(f"{asked} 2024-07-04")
         return written(*given)
 
@@ -241,7 +241,7 @@ def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
         locked.append(subprocess.run(other, capture_output=True, check=False).returncode)
         renewed(*given)
 
-    monkeypatch.setattr(series.KeptHorizon, "written", overtaken)
+    monkeypatch.setattr(series.KeptHorizon, "write", overtaken)
     monkeypatch.setattr(AnswerFile, "renew", renewing)
     told(f"{asked} 2024-07-03")
     assert b"2024-07-03" in out.read_bytes()
@@ -401,8 +401,8 @@ def test_another_logs_output_is_in_the_way_before_anything_is_drawn() -> None:
     before = told(f"run all.csv {ASKED} --json --up-to 2024-07-02")["horizon"]
     said = told(f"run all.csv {ASKED} --output top.csv --up-to 2024-07-03", 2)
     assert "exists and is not overwritten" in said
-    with State.opened(Path(before["state"])) as state:
-        assert len(state.closed()) == 1
+    with State.open(Path(before["state"])) as state:
+        assert len(state.closed_periods()) == 1
 
 
 @pytest.mark.slow

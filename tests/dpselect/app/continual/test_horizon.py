@@ -25,7 +25,7 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect.app.continual import state as states
-from dpselect.app.continual.horizon import Horizon, of_pairs
+from dpselect.app.continual.horizon import Horizon, require_pairs
 from dpselect.app.events.reading import Reading
 from dpselect.app.events.staging import split
 from dpselect.cells import ANY_GROUPS
@@ -81,7 +81,7 @@ def test_a_horizon_is_reserved_until_its_first_period_and_charged_once(
     assert state_of(ledger) == "released"
     with pytest.raises(acc.ledger.InvalidTransition):
         ledger.void("films", "films", actor="me", reason="late")
-    assert [one.selection for one in start().released()] == answers
+    assert [one.selection for one in start().releases()] == answers
     assert ledger.total("films").spent == spent
     assert ledger.verify().ok
     assert made.periods_left == 2
@@ -102,7 +102,7 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
         ("state.key", 0o600),
     ]
     (tmp_path / "before").touch()
-    with states.State.opened(files[0]) as state:
+    with states.State.open(files[0]) as state:
         (tmp_path / "meanwhile").touch()
         assert repr(state) == "State(<private>)"
         with pytest.raises(TypeError, match="private"):
@@ -123,7 +123,7 @@ def test_periods_are_closed_in_order_once(start: Any) -> None:
     assert made.close(np.int64(1), DAYS[0], **COLUMNS) == first  # type: ignore[arg-type]
     made.close(2, pd.concat([DAYS[0], DAYS[0]]), **COLUMNS)
     made.close(3, None)
-    with states.State.opened(made._path) as state:
+    with states.State.open(made._path) as state:
         assert [len(one.items) for one in state.increments(1, 3)] == [1, 0, 0]
     assert made.close(4, DAYS[0].head(0), **COLUMNS).labels == (0,)
     assert closed(made, 1) == first
@@ -144,7 +144,7 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
     ):
         with pytest.raises(dps.DpSelectError, match=rule):
             made.close(2, DAYS[1], **{**COLUMNS, **asked})
-    assert (made.periods_left, len(made.released())) == (3, 1)
+    assert (made.periods_left, len(made.releases())) == (3, 1)
     assert set(closed(made, 2).labels or ()) == {0, 1000}
 
 
@@ -224,7 +224,7 @@ def test_the_state_holds_no_id_and_its_key_lies_beside_it(start: Any, tmp_path: 
                 ):
                     call(2, events, **COLUMNS)
         assert made.close(1, people, **COLUMNS) == first
-        assert [one.selection for one in start(COUNTING, path="users").released()] == [first]
+        assert [one.selection for one in start(COUNTING, path="users").releases()] == [first]
     key.write_bytes(right)
     assert users_of(made.close(2, people, **COLUMNS)) == pytest.approx(600, abs=100)
 
@@ -452,7 +452,7 @@ def test_an_older_copy_and_a_lost_state_are_refused(start: Any, tmp_path: Path) 
     closed(made, 2)
     shutil.move(tmp_path / "state", tmp_path / "elsewhere")
     for words in (r"^state='.*/state':? .*ended", r"^state='.*/state': it is an older copy"):
-        for call in (made.released, start, lambda: closed(made, 2)):
+        for call in (made.releases, start, lambda: closed(made, 2)):
             with pytest.raises(HorizonError, match=words):
                 call()
         shutil.copy(tmp_path / "backup", tmp_path / "state")
@@ -492,7 +492,7 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
     again = dps.continual.open(
         session, **opens, state=tmp_path / "state", recharge=moment == "before it"
     )
-    assert [one.selection for one in again.released()] == answers
+    assert [one.selection for one in again.releases()] == answers
     assert closed(again, 1) == answers[0]
     assert (state_of(session.ledger), again.periods_left) == ("released", 1)
     assert session.ledger.total("films").spent == made._account[0].total("films").spent
@@ -516,8 +516,8 @@ def test_of_two_copies_the_first_decides(
     other = start(path="copy")
     answer = closed(other, 1)
     with pytest.raises(HorizonError, match="another copy"):
-        made.released()
-    assert [one.selection for one in other.released()] == [answer]
+        made.releases()
+    assert [one.selection for one in other.releases()] == [answer]
 
 
 def test_a_dry_run_makes_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
@@ -528,7 +528,7 @@ def test_a_dry_run_makes_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path
     dry = start(dry_run=True)
     with pytest.raises(HorizonError, match=r"^state=.*does not exist: no horizon was started"):
         dry.rehearse(1, DAYS[0], **COLUMNS)
-    for call in (lambda: dry.close(1, DAYS[0], **COLUMNS), dry.released):
+    for call in (lambda: dry.close(1, DAYS[0], **COLUMNS), dry.releases):
         with pytest.raises(InvalidRequest, match="dry_run=True"):
             call()
     assert list(tmp_path.iterdir()) == before
@@ -559,8 +559,8 @@ def test_a_run_that_stops_after_the_charge_says_so(
     charged = step != "take"
     assert ("stays charged" in "".join(getattr(raised.value, "__notes__", []))) == charged
     assert state_of(ledger) == ("committed" if charged else "reserved")
-    with states.State.opened(made._path) as state:
-        assert (state.closed(), state.number_of_items()) == ([], 0)
+    with states.State.open(made._path) as state:
+        assert (state.closed_periods(), state.number_of_items()) == ([], 0)
         assert state._run("FROM duckdb_tables() WHERE table_name LIKE 'measured%'") == []
     assert closed(made, 1).labels == (0,)
     assert (ledger.total("films").spent, state_of(ledger)) == (spent, "released")
@@ -624,15 +624,15 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     status, _, _ = Forked(KILLED, tmp_path, where).finish()
     assert status != 0
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("state*")} == {0o600}
-    with states.State.opened(tmp_path / "state") as state:
-        stored = [one.selection for one in state.closed()]
+    with states.State.open(tmp_path / "state") as state:
+        stored = [one.selection for one in state.closed_periods()]
     assert len(stored) == (where in ("state.commit", "horizon._claim"))
     charged = made._account[0].find("films", "films")
     assert charged is not None
     assert charged.state == ("reserved" if where == "horizon._commit" else "committed")
     answer = closed(made, 1)
     assert stored in ([], [answer])
-    assert [one.selection for one in start().released()] == [answer]
+    assert [one.selection for one in start().releases()] == [answer]
     assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o600
 
 
@@ -675,7 +675,7 @@ def test_a_voided_horizon_is_refused_for_ever(
     ledger.void("films", "films", actor="me", reason="a mistake in k")
     assert ledger.total("films").spent.main == 0
     calls: list[Callable[[], object]] = [
-        made.released,
+        made.releases,
         start,
         lambda: start(path="new"),
         lambda: start(key="another"),
@@ -695,7 +695,7 @@ def test_no_other_charge_meets_the_keys_of_periods(start: Any, ledger: acc.Ledge
     for key in ("films:period-1", "horizon-films-1"):
         ledger.charge("films", dps.ExponentialMechanism(epsilon=0.01), key=key)
     assert closed(made, 1).labels
-    with states.State.opened(made._path) as state:
+    with states.State.open(made._path) as state:
         meta = state.meta
     assert meta.key_of(1) in [entry.key for entry in ledger.entries("films")]
     told = [repr(meta), *(f"{entry.key}{entry.label}" for entry in ledger.entries("films"))]
@@ -736,7 +736,7 @@ def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
         match=r"made it meanwhile\. Repeat this one with the same state= and key=",
     ):
         start(COUNTING)
-    assert start(COUNTING).released() == ()
+    assert start(COUNTING).releases() == ()
     assert [entry.action for entry in ledger.entries("films")] == ["reserve"]
 
 
@@ -773,7 +773,7 @@ def test_a_full_disk_leaves_no_state_or_the_one_before(
     if moment == "start":
         assert list(tmp_path.glob("*state*")) == []
         assert ledger.find("films", "films") is None
-    assert start().released() == ()
+    assert start().releases() == ()
     assert closed(start(), 1).labels == (0,)
 
 
@@ -824,12 +824,12 @@ def test_errors_of_the_engine_are_told_by_their_cause(
         raise raised
 
     with pytest.raises(kind, match=words) as told:
-        states._guarded(fails)
+        states._run_guarded(fails)
     assert type(told.value) is kind
     assert "secret" not in str(told.value)
     assert told.value.__suppress_context__ or told.value.__context__ is None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(states, "_made", fails)
+        patch.setattr(states, "_create_tables", fails)
         with pytest.raises(kind if kind is KeyboardInterrupt else HorizonUnavailable):
             start()
     assert not list(tmp_path.glob("state*"))
@@ -846,7 +846,7 @@ def test_a_full_disk_loses_no_period(
 
     def full(state: Any, sql: str, *given: Any) -> Any:
         if sql == statement and not room[0]:
-            return states._guarded(lambda: (_ for _ in ()).throw(CAUSES[0][0]))
+            return states._run_guarded(lambda: (_ for _ in ()).throw(CAUSES[0][0]))
         return run(state, sql, *given)
 
     monkeypatch.setattr(states.State, "_run", full)
@@ -894,13 +894,13 @@ opened = lambda name: dps.continual.open(session(), mechanism, state=f"{folder}/
 opened("one"), opened("two")
 inside, go = threading.Event(), threading.Event()
 def busy():
-    with states.State.opened(__import__("pathlib").Path(folder) / "one"):
+    with states.State.open(__import__("pathlib").Path(folder) / "one"):
         inside.set(); go.wait()
 thread = threading.Thread(target=busy); thread.start(); inside.wait()
 child = os.fork()
 if child == 0:
     faulthandler.dump_traceback_later(20, exit=True)
-    free = len(opened("two").released())
+    free = len(opened("two").releases())
     try:
         opened("one")
     except dps.errors.HorizonError as error:
@@ -945,7 +945,7 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     both = pd.concat([CITIES.assign(u=CITIES.u % 1000), CITIES.assign(u=CITIES.u + 5000)])
     answer = made.close(1, both, **IN_GROUPS)
     assert (answer.groups, answer.labels) == (("fr",), ("c",))
-    with states.State.opened(tmp_path / "state") as state:
+    with states.State.open(tmp_path / "state") as state:
         assert state._run("SELECT count(*) FROM items")[0][0] == 2
     with pytest.raises(HorizonError, match="other groups"):
         start(one_cell, groups=["de"])
@@ -970,7 +970,7 @@ def test_groups_are_stated_twice() -> None:
     ):
         reading = Reading(user="u", item="i", group=group, max_groups_per_user=most)
         with pytest.raises(InvalidRequest, match=words) as refused:
-            of_pairs(reading, grouped=grouped)
+            require_pairs(reading, grouped=grouped)
         assert "grouped" not in str(refused.value)
 
 

@@ -117,7 +117,7 @@ OF_A_PERIOD: dict[str, Callable[[Horizon, int, Log], Any]] = {
     "rehearse": lambda made, period, rows: made.rehearse(period, table(rows[period]), **COLUMNS),
 }
 OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
-    "released": lambda made: made.released(),
+    "releases": lambda made: made.releases(),
     "periods_left": lambda made: made.periods_left,
     "count_closed": lambda made: made.count_closed([Reading(**COLUMNS)] * PERIODS),
     "left": lambda made: made.left,
@@ -183,10 +183,10 @@ def test_a_measurement_that_is_not_there_is_never_taken_for_0() -> None:
         rows = table(log()[period])
         state._connection.register("events", rows)
         close(state, period, states.Events("events", {"user": "str", "item": "str"}), source)
-    assert sum(found.size for _, found in state.measured(3, 2)) == 6
+    assert sum(found.size for _, found in state.measurements(3, 2)) == 6
     state._run("DELETE FROM measured_0 WHERE period = 1 AND start = 1")
     with pytest.raises(dps.errors.HorizonError, match="damaged"):
-        list(state.measured(3, 2))
+        list(state.measurements(3, 2))
 
 
 # -- releases that are charged one by one, and remember what was shown -----------------------------

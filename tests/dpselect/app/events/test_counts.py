@@ -147,7 +147,7 @@ def test_an_interrupt_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt), engine.opened() as opened:
+    with pytest.raises(KeyboardInterrupt), engine.open_engine() as opened:
         opened.run(
             "SELECT count(*) FROM range(10_000_000_000) WHERE range % 7 < 0", what="a long query"
         )

@@ -28,7 +28,7 @@ from dpselect import events
 from dpselect.app.cli import guard
 from dpselect.app.events import engine as engines
 from dpselect.app.events import rows as events_rows
-from dpselect.app.events.engine import Engine, guarded
+from dpselect.app.events.engine import Engine, run_guarded
 from dpselect.app.events.file_options import Format
 from dpselect.app.events.sources import formats
 from dpselect.app.events.sources.base import Rows, SourceRequest
@@ -277,7 +277,7 @@ class OtherSource:
 
     def rows(self, engine: Engine, given: SourceRequest) -> Rows:
         """Its pairs, as lines of a file."""
-        text = guarded("the list", lambda: "".join(f"{u},{i}\n" for u, i in given.source))  # type: ignore[attr-defined]
+        text = run_guarded("the list", lambda: "".join(f"{u},{i}\n" for u, i in given.source))  # type: ignore[attr-defined]
         (path := engine.path("pairs.csv")).write_text(text)
         return CSV.rows(engine, SourceRequest(path, given.columns, given.options))
 
@@ -293,11 +293,11 @@ def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(
     refused([(SECRET,)], "the list", user=1, item=2)
     for failure in (KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)):
         with pytest.raises(EventLogError, match="the list") as caught:
-            guarded("the list", partial(_raise, failure))
+            run_guarded("the list", partial(_raise, failure))
         assert SECRET not in str(caught.value)
         assert caught.value.__cause__ is caught.value.__context__ is None
     with pytest.raises(KeyboardInterrupt):
-        guarded("the list", partial(_raise, RuntimeError("Query interrupted")))
+        run_guarded("the list", partial(_raise, RuntimeError("Query interrupted")))
 
 
 class Pairs:
@@ -401,7 +401,7 @@ _UNTIL_ENDED = {
         "import os, pathlib\nfrom dpselect.mechanisms.continual_top_k import ContinualTopK\nfrom"
         " dpselect.app.continual.state import State\nState.create(path :="
         " pathlib.Path(os.environ['TMPDIR'] + '.state'), ContinualTopK(k=1, periods=2, scale=9.0),"
-        " 'x', ['a'])\nwith State.opened(path):\n    wait()\n"
+        " 'x', ['a'])\nwith State.open(path):\n    wait()\n"
     ),
 }
 
@@ -450,9 +450,9 @@ def test_a_query_that_stands_still_ends(main: bool) -> None:
     never, said = threading.Event(), list[str]()
 
     def ask() -> None:
-        with engines.opened() as engine:
+        with engines.open_engine() as engine:
             try:
-                engine._alone("the log", never.wait)
+                engine._run_alone("the log", never.wait)
             except EventLogError as error:
                 said.append(str(error))
             assert engine.abandoned
@@ -478,9 +478,9 @@ def test_an_interrupt_ends_a_query_that_nothing_ends(monkeypatch: pytest.MonkeyP
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         return never.wait()
 
-    with engines.opened() as engine:
+    with engines.open_engine() as engine:
         with pytest.raises(KeyboardInterrupt):
-            engine._alone("the log", work)
+            engine._run_alone("the log", work)
         assert engine.abandoned
     never.set()
 
@@ -585,11 +585,11 @@ def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> No
     called damaged, and a limit that did not hold is not to be raised.
     """
     with pytest.raises(EventLogError, match=words) as caught:
-        guarded("parquet file 'log.parquet'", lambda: _raise(error))
+        run_guarded("parquet file 'log.parquet'", lambda: _raise(error))
     assert ("damaged" in str(caught.value)) == (words == "damaged")
     assert ("memory_limit" in str(caught.value)) == words.startswith("Raise memory_limit")
     if words == _MEMORY:
-        assert guard._explained(error) == (NO_MEMORY, guard.FAILED)
+        assert guard._explain(error) == (NO_MEMORY, guard.FAILED)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from event_oracle import refused
 import dpselect as dps
 from dpselect import events
 from dpselect.app.events import log_check
-from dpselect.app.events.file_options import normalized
+from dpselect.app.events.file_options import normalize_label
 from dpselect.errors import EventLogError
 
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
@@ -447,8 +447,8 @@ def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...])
         *range(0xF900, 0xFFFF),
         *range(0x1D400, 0x1D800),
     ):
-        once = normalized(f" {chr(code)}\u0345", forms)
-        assert normalized(once, forms) == once
+        once = normalize_label(f" {chr(code)}\u0345", forms)
+        assert normalize_label(once, forms) == once
 
 
 @pytest.mark.slow

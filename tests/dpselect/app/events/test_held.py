@@ -16,7 +16,7 @@ from chance import fit
 from spread import spread
 
 import dpselect as dps
-from dpselect.app.events.held import HeldCounts
+from dpselect.app.events.engine_counts import HeldCounts
 from dpselect.app.events.pairs import hold
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, SensitivityMismatch
 from dpselect.sampling import ExactSampler

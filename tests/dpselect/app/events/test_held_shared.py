@@ -18,7 +18,7 @@ import pytest
 import dpselect as dps
 from accounting.errors import ForeignProcess
 from dpselect.app.events.engine import Engine
-from dpselect.app.events.held import HeldCounts
+from dpselect.app.events.engine_counts import HeldCounts
 from dpselect.app.events.pairs import hold
 from dpselect.errors import EventLogError
 

@@ -112,7 +112,7 @@ def test_a_notebook_without_widgets_reads() -> None:
     """There the engine refuses to turn a progress bar off that it could not draw."""
     import duckdb
 
-    from dpselect.app.events.engine import without_progress_bar
+    from dpselect.app.events.engine import disable_progress_bar
 
     asked: list[str] = []
 
@@ -123,5 +123,5 @@ def test_a_notebook_without_widgets_reads() -> None:
                 "Could not change the progress bar setting because: ipywidgets is missing"
             )
 
-    without_progress_bar(Notebook())  # type: ignore[arg-type]
+    disable_progress_bar(Notebook())  # type: ignore[arg-type]
     assert asked == ["SET enable_progress_bar = false"]

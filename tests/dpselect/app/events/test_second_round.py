@@ -150,6 +150,6 @@ def test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened() -> Non
         "noise": "laplace",
         "clip": 2.0**-10,
     }
-    choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1024)))
+    choose(Question.from_spec(None, TopKSpec(**asked, max_items_per_user=1024)))
     with pytest.raises(EventLogError, match="items to 1024 or fewer"):
-        choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1025)))
+        choose(Question.from_spec(None, TopKSpec(**asked, max_items_per_user=1025)))

@@ -27,7 +27,7 @@ from dpselect.app.cli import app
 from dpselect.app.events.contributions import Amount
 from dpselect.app.events.pairs import hold
 from dpselect.app.events.reading import Reading
-from dpselect.app.events.rows import read_events, shaped
+from dpselect.app.events.rows import read_events, shape_events
 from dpselect.app.events.sources.base import SHORT, RoleColumns, Rows, SourceRequest
 from dpselect.app.events.spark import Cluster, open_frame
 from dpselect.app.events.time_window import Window
@@ -217,7 +217,7 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     )
     given = SourceRequest(
         frame,
-        RoleColumns.of("user", "item", None, *columns),
+        RoleColumns.from_columns("user", "item", None, *columns),
         Reading(user="user", item="item"),
         amount=amount,
         window=span,
@@ -234,7 +234,7 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
         "x",
         {**log.kinds, role: "str"},
     )
-    here = connection.sql(found.format(shaped(log, given).sql)).fetchall()
+    here = connection.sql(found.format(shape_events(log, given).sql)).fetchall()
     assert there == here
     assert [row[2] >= 0 for row in here] == [True] * len(good) + [False] * len(bad)
 
@@ -647,6 +647,6 @@ def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None
     first = opened.close(1, frame, **named)
     assert len(first.labels or ()) == 3
     opened.close(2, kept, **named)
-    with State.opened(tmp_path / "state") as state:
+    with State.open(tmp_path / "state") as state:
         assert state._run("SELECT count(*) FROM users") == [(kept["user"].nunique(),)]
     assert len(opened.close(3, frame.limit(0), **named).labels or ()) == 3

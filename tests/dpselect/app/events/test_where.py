@@ -25,7 +25,7 @@ import pytest
 from event_oracle import Sources
 
 from dpselect import events
-from dpselect.app.events.engine import Engine, opened
+from dpselect.app.events.engine import Engine, open_engine
 from dpselect.app.events.rows import rows
 from dpselect.app.events.sources import formats
 from dpselect.app.events.where import Condition, conditions
@@ -131,7 +131,7 @@ def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) ->
     made = Condition("device", "=", value)
     log = source(kind, tmp_path)
     assert counted(log, [made]) == {}
-    assert Condition.of(str(made)) == made
+    assert Condition.parse(str(made)) == made
     named = str(Condition(value, "=", "phone"))
     if kind == "json":
         with suppress(EventLogError):  # of a name that the engine has no path for
@@ -147,7 +147,7 @@ def test_conditions_are_written_in_one_way() -> None:
     """
     stated = conditions(["b>=1", '"a"  =  x y ', "b >= 1"])
     assert [str(one) for one in stated] == ["a = x y", "b >= 1"]
-    assert str(Condition.of('"a = b" != " c"')) == '"a = b" != " c"'
+    assert str(Condition.parse('"a = b" != " c"')) == '"a = b" != " c"'
     one, other = (
         events.Reading(user="u", item="i", where=where)
         for where in (["b>=1", "a = x"], ("a=x", "b >= 1"))
@@ -370,7 +370,7 @@ def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
     logs += [("no key", pd.DataFrame([*held, {"who": "eve", "what": "zoo"}]))]
     if kind in DECLARED:
         typed = typed.astype({"x": kind})
-    with opened() as engine:
+    with open_engine() as engine:
         for at, ask in enumerate(OF_X):
             alone = satisfying(engine, typed, ask)
             # each log meets every third condition, the next two the others
@@ -400,7 +400,7 @@ def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
         {"who": ["a", "b", "c", "d"], "what": "i", "x": [3.0, 3.0, 4.0, -1.0], "n": [3, 3, 4, -1]}
     )
     held.to_parquet(tmp_path / "a.parquet")
-    with opened() as engine:
+    with open_engine() as engine:
         for ask, said in OF_NUMBERS:
             found = set[tuple[str, ...]]()
             for value in BESIDE:
@@ -559,7 +559,7 @@ def test_text_of_parquet_that_is_not_utf8_refuses_no_condition(tmp_path: Path) -
     table = pa.table({"who": ["a", "eve"], "what": ["i", "zoo"], "x": odd, "n": within})
     log = tmp_path / "log.parquet"
     pq.write_table(table, log)
-    with opened() as engine:
+    with open_engine() as engine:
         if not formats._replaces(engine, "the log"):
             pytest.skip("needs a DuckDB that reads other text than UTF-8")
     for column in ("x", "n.y"):

@@ -368,14 +368,14 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
             whole = OF_CLASSES if "labels" in asked else COUNTS
             assert np.array_equal(ballots.counts, whole)
             assert (ballots.names, found.single) == (names, single)
-            blank = VotesFile.unread(path, **asked).ballots
+            blank = VotesFile.read_size(path, **asked).ballots
             assert (blank.rounds, blank.teachers, blank.labels) == (
                 ballots.rounds,
                 ballots.teachers,
                 ballots.labels,
             )
             assert (blank.counts.max(axis=1) == blank.counts.sum(axis=1)).all()
-    for read in (VotesFile.read, VotesFile.unread):
+    for read in (VotesFile.read, VotesFile.read_size):
         with pytest.raises(VotesFileError, match="header= is about the first line"):
             read(tmp_path / "votes.npz", teachers=6, header=True)
 

@@ -19,7 +19,7 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect.app.cli.guard import EXPLAINED
-from dpselect.app.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.noise_check import HARDLY_ANY, explained_by_noise
 from dpselect.mechanisms import members
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.delegating import DelegatingMechanism

@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.app.release import run, series
 from dpselect.app.release.answer import Answer
-from dpselect.app.release.preview import Preview, described, of_release
+from dpselect.app.release.preview import Preview, describe_data, forecast_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
 from dpselect.errors import InvalidRequest
@@ -26,8 +26,8 @@ SIZES = {"Poland": 300, "Germany": 3000}
 
 
 def seen(**asked: Any) -> Preview | None:
-    question = Question.of("log.csv", TopKSpec(**{**ASKED, **asked}))
-    return of_release(question, choose(question), compared=True)
+    question = Question.from_spec("log.csv", TopKSpec(**{**ASKED, **asked}))
+    return forecast_release(question, choose(question), compared=True)
 
 
 def test_nothing_is_said_of_data_that_nobody_described() -> None:
@@ -39,7 +39,7 @@ def test_nothing_is_said_of_data_that_nobody_described() -> None:
 @pytest.mark.parametrize("more", [{}, {"items": 10**9}], ids=["default", "stated"])
 def test_a_forecast_is_of_so_many_items_that_a_release_can_wait_for_it(more: Any) -> None:
     """And it says of how many; none is refused because of its forecast."""
-    data = described(TopKSpec(**ASKED, users=10**9, **more), None, None)
+    data = describe_data(TopKSpec(**ASKED, users=10**9, **more), None, None)
     assert data is not None
     assert data.profile.size == 100_000
     assert "100,000 items" in data.profile.description
@@ -124,7 +124,7 @@ def test_a_forecast_that_fails_has_charged_and_drawn_nothing(
     asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It comes before the charge, so that nothing lies between a draw and its kept answer."""
-    for module, name in ((run, "of_release"), (series, "of_series")):
+    for module, name in ((run, "forecast_release"), (series, "forecast_series")):
         monkeypatch.setattr(module, name, Mock(side_effect=MemoryError))
     log = pd.DataFrame({"u": range(9), "i": [1] * 9, "t": ["2024-01-01"] * 9})
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}") as ledger:

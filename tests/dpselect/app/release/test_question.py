@@ -82,7 +82,9 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    return json.loads(json.dumps(Question.of("log.csv", TopKSpec(**{**ASKED, **fields})).as_data()))
+    return json.loads(
+        json.dumps(Question.from_spec("log.csv", TopKSpec(**{**ASKED, **fields})).as_data())
+    )
 
 
 @pytest.mark.usefixtures("places")
@@ -90,9 +92,9 @@ def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
     """Another value of a field is another question; what is none says why, and there is no third
     kind.
     """
-    assert set(TopKSpec.unasked()) == UNASKED
+    assert set(TopKSpec.unasked_fields()) == UNASKED
     for spec in (TopKSpec, LabelSpec, StartSpec, CloseSpec):
-        assert all(len(why.split()) > 4 for why in spec.unasked().values())
+        assert all(len(why.split()) > 4 for why in spec.unasked_fields().values())
     assert set(TopKSpec.model_fields) - UNASKED == set(CHANGED)
     for name, fields in CHANGED.items():
         without = {other: value for other, value in fields.items() if other != name}
@@ -130,15 +132,15 @@ def test_a_field_that_is_new_is_part_of_the_question() -> None:
     )
     for spec, same in ((longer, False), (quiet, True)):
         without, red, blue = (
-            Question.of("log.csv", spec(**ASKED, **more))
+            Question.from_spec("log.csv", spec(**ASKED, **more))
             for more in ({}, {"color": "red"}, {"color": "blue"})
         )
         assert (without.as_data() == red.as_data() == blue.as_data()) is same
     for spec in (LabelSpec, CloseSpec, ContinualSpec, ShowSpec):
         named: Any = create_model("Named", __base__=spec, color=(str | None, option("A color.")))
-        assert set(named.model_fields) - named.unasked().keys() >= {"color"}
+        assert set(named.model_fields) - named.unasked_fields().keys() >= {"color"}
     reading: Any = create_model("LongerReading", __base__=Reading, color=(str | None, None))
-    question = Question.of("log.csv", TopKSpec(**ASKED))
+    question = Question.from_spec("log.csv", TopKSpec(**ASKED))
     object.__setattr__(question, "reading", reading(user="who", item="where"))
     color = question.as_data()["reading"].get("color")
     object.__setattr__(question, "reading", reading(user="who", item="where", color="red"))
@@ -218,7 +220,7 @@ def test_a_job_goes_on_as_it_was_asked(tmp_path: Path) -> None:
 
 def test_a_question_holds_no_log() -> None:
     """It names the log, and a password in its address is left out."""
-    question = Question.of("postgresql://ann:hunter2@host/db", TopKSpec(**ASKED, table="t"))
+    question = Question.from_spec("postgresql://ann:hunter2@host/db", TopKSpec(**ASKED, table="t"))
     assert question.source == "postgresql://ann:***@host/db"
-    assert Question.of(LOG, TopKSpec(**ASKED)).source == "a DataFrame in memory"
-    assert Question.of(["a.csv", "b.csv"], TopKSpec(**ASKED)).source == ("a.csv", "b.csv")
+    assert Question.from_spec(LOG, TopKSpec(**ASKED)).source == "a DataFrame in memory"
+    assert Question.from_spec(["a.csv", "b.csv"], TopKSpec(**ASKED)).source == ("a.csv", "b.csv")

@@ -21,7 +21,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.errors import OutputError, OutputRefused
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
-from dpselect.app.events.engine import guarded
+from dpselect.app.events.engine import run_guarded
 from dpselect.app.events.pairs import Pairs
 from dpselect.app.release import answer as answer_module
 from dpselect.app.release.topk import Unkept
@@ -520,7 +520,7 @@ def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(
     def failing(self: Pairs, **look: Any) -> Any:
         looks.append(look)
         if len(looks) > 1:
-            return guarded("the log", Mock(side_effect=MemoryError))
+            return run_guarded("the log", Mock(side_effect=MemoryError))
         return read(self, **look)
 
     words = r"^the draw failed, after .*did not fit in memory"

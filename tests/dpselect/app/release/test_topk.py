@@ -153,7 +153,7 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
     rows = [(user, f"i{item}") for user in range(30) for item in range(310 if user < 3 else 40)]
     log = pd.DataFrame(rows, columns=["who", "where"])
     asked: Any = {"user": "who", "item": "where", "k": 40, "epsilon": 1.0, "delta": 1e-6}
-    question = Question.of(log, TopKSpec(**asked, salt="pepper"))
+    question = Question.from_spec(log, TopKSpec(**asked, salt="pepper"))
     choice = choose(question)
     assert choice.max_items_per_user == GENEROUS
     with ExitStack() as stack:

@@ -26,7 +26,7 @@ import dpselect as dps
 from dpselect.app import events
 from dpselect.app.cli import main
 from dpselect.app.cli.guard import EXPLAINED
-from dpselect.app.release.answer import _is_paid, _paid
+from dpselect.app.release.answer import _is_paid, _paid_answer
 from dpselect.app.spec.toml_file import Config, ReleaseTable
 from dpselect.mechanisms import Mechanism
 
@@ -294,11 +294,11 @@ def test_only_what_was_paid_for_is_an_answer_on_record(words: str) -> None:
     with acc.Ledger.open(URL) as ledger:
         receipt = ledger.find("log", "monday")
     assert receipt is not None
-    held = _paid(kept.read_text(), receipt)
+    held = _paid_answer(kept.read_text(), receipt)
     assert held is not None
     assert _is_paid(held, receipt)
     for state in ("reserved", "void"):
-        assert _paid(kept.read_text(), replace(receipt, state=state)) is None
+        assert _paid_answer(kept.read_text(), replace(receipt, state=state)) is None
     other = json.loads(dps.ExponentialMechanism(epsilon=0.5).to_json())
     assert not _is_paid({**held, "mechanism": other}, receipt)
 

@@ -16,14 +16,14 @@ from accounting.errors import ForeignProcess
 from accounting.numbers import Integers
 from accounting.process_state import ProcessState
 from accounting.relations import Relation
-from dpselect.app.events.catalog import Labels, named
+from dpselect.app.events.catalog import Labels, catalog_labels
 from dpselect.app.events.contributions import (
     MOST_EXACT,
     Contributions,
     Measure,
     Measured,
     ReadReport,
-    summed,
+    amount_of,
 )
 from dpselect.app.events.dialect import Tables, matches
 from dpselect.app.events.sources.base import Kind
@@ -97,14 +97,14 @@ class HeldCounts(Measured):
         place = self._place(clip)
         column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
         candidates: Any = self.allowed.within if catalog is None else catalog
-        names, listed = (None, "") if candidates is None else self._listed(candidates)
-        sums = summed(self.clips) is not None
+        names, listed = (None, "") if candidates is None else self._resolve_catalog(candidates)
+        sums = amount_of(self.clips) is not None
         return HeldScores(self, sensitivity, column, measure, names, listed, sums=sums)
 
-    def _listed(self, catalog: Any) -> tuple[Sequence[Label], str]:
+    def _resolve_catalog(self, catalog: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalog, range):
-            names = named(catalog, normalize=self.allowed.normalize)
-            with self.locked():
+            names = catalog_labels(catalog, normalize=self.allowed.normalize)
+            with self.lock():
                 return names, self.list_labels(names)
         if not catalog:
             raise EventLogError(
@@ -114,7 +114,7 @@ class HeldCounts(Measured):
         return catalog, ""
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """Hold the engine for the questions of one thread."""
         with self.ended.lock() as ended:
             if ended:
@@ -129,7 +129,7 @@ class HeldCounts(Measured):
         """
         try:
             with ExitStack() as turn:
-                turn.enter_context(self.locked())
+                turn.enter_context(self.lock())
                 yield turn
         except BaseException:
             with suppress(ForeignProcess), self.ended.lock():
@@ -138,7 +138,7 @@ class HeldCounts(Measured):
 
     def list_labels(self, labels: Sequence[Label]) -> str:
         """Store labels in the column i of a relation, and return its name."""
-        return self.tables.listed(f"listed_{next(_LISTS)}", labels, self.kind)
+        return self.tables.store_labels(f"listed_{next(_LISTS)}", labels, self.kind)
 
     def drop(self) -> None:
         """Drop all relations, after any draw in another thread. In a fork it does nothing."""
@@ -230,7 +230,7 @@ class HeldScores(MechanismInput):
             ForeignProcess: they were held before a fork.
             DomainMismatch: as for Scores.
         """
-        with self.counts.locked():
+        with self.counts.lock():
             pass  # said before anything is charged
         if self.domain == "observed":
             mechanism._check_observed()
@@ -250,9 +250,9 @@ class HeldScores(MechanismInput):
         self.check(mechanism)
         # All else is decided by what is public: by no item, or by a public number of them.
         public = [] if self.names is None else [self.candidates]
-        mechanism._require(self._grouped([0] * len(public), public, list), source)
+        mechanism._require(self._group_scores([0] * len(public), public, list), source)
         if source.constant_work and self.domain == "observed" and self._reads(mechanism) is None:
-            with self.counts.locked():
+            with self.counts.lock():
                 sizes = self._histogram()[1]
             source.require_drawable(int(sizes.sum()))
 
@@ -282,11 +282,11 @@ class HeldScores(MechanismInput):
                     turn.close()
                     return named
 
-                scores = self._grouped(values, sizes, names)
+                scores = self._group_scores(values, sizes, names)
             selection: Selection = mechanism._select(scores, source)
             return selection
 
-    def _grouped(self, values: ArrayLike, sizes: ArrayLike, names: Names) -> Scores:
+    def _group_scores(self, values: ArrayLike, sizes: ArrayLike, names: Names) -> Scores:
         return Scores.grouped(
             values,
             np.asarray(sizes, dtype=np.int64),
@@ -326,9 +326,9 @@ class HeldScores(MechanismInput):
     def _highest(self, count: int) -> tuple[list[Label], Numbers]:
         """The `count` highest numbers above 0 and their items, highest first, ties by label."""
         rows = self.counts.tables.run(
-            f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}"
+            f"SELECT i, v FROM ({self._counts_above_0()}) AS seen ORDER BY v DESC, i LIMIT {count}"
         )
-        return [row[0] for row in rows], self._in_units([row[1] for row in rows])
+        return [row[0] for row in rows], self._to_units([row[1] for row in rows])
 
     def _histogram(self) -> tuple[Numbers, Integers]:
         """Every distinct number, and the number of candidates that have it.
@@ -336,12 +336,12 @@ class HeldScores(MechanismInput):
         In an observed domain no candidate has 0, and there may be no candidate at all.
         """
         rows = self.counts.tables.run(
-            f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v"
+            f"SELECT v, count(*) AS m FROM ({self._counts_above_0()}) AS seen GROUP BY v ORDER BY v"
         )
         untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
         if untouched:
             rows = [(0, untouched), *rows]
-        return self._in_units([row[0] for row in rows]), np.array(
+        return self._to_units([row[0] for row in rows]), np.array(
             [row[1] for row in rows], dtype=np.int64
         )
 
@@ -354,14 +354,14 @@ class HeldScores(MechanismInput):
         ).tolist()
         pairs = [(units[group], member) for group, member in chosen]
         label_of = self._touched_items([pair for pair in pairs if pair[0] > 0])
-        rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
+        rest = iter(self._draw_untouched(sum(unit == 0 for unit, _ in pairs), source))
         labels = [label_of[pair] if pair[0] > 0 else next(rest) for pair in pairs]
         if isinstance(self.names, range):
-            return [int(label) for label in labels]
+            return list(map(int, labels))
         name_of = {str(name): name for name in self.names or ()}
         return [name_of.get(str(label), label) for label in labels]
 
-    def _seen(self) -> str:
+    def _counts_above_0(self) -> str:
         """SQL (i, v) of the candidates with a number above 0."""
         above = (
             f"SELECT i, {self._number()} AS v FROM {self.counts.relation} WHERE {self.column} > 0"
@@ -375,7 +375,7 @@ class HeldScores(MechanismInput):
         if self.counts.kind == "str":  # as its decimal digits, where rows have told the type
             number = (
                 f"CASE WHEN {matches('i', '0|-?[1-9][0-9]{0,18}', dialect)} THEN"
-                f" {dialect.whole('i')} END"
+                f" {dialect.integer('i')} END"
             )
         among = f"SELECT i, v, {number} AS d FROM ({above}) AS above"
         return (
@@ -392,7 +392,7 @@ class HeldScores(MechanismInput):
         if not pairs:
             return {}
         bucket = self.counts.tables.bucket.format("i")
-        seen = f"SELECT i, v, {bucket} AS b FROM ({self._seen()}) AS seen"
+        seen = f"SELECT i, v, {bucket} AS b FROM ({self._counts_above_0()}) AS seen"
         places, labels = self._places(pairs, seen), dict[tuple[int, int], Label]()
         for part in _parts(
             [(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]
@@ -447,7 +447,7 @@ class HeldScores(MechanismInput):
             places.append((buckets[at], member - starts[at]))
         return places
 
-    def _untouched(self, count: int, source: Sampler) -> list[Label]:
+    def _draw_untouched(self, count: int, source: Sampler) -> list[Label]:
         """A uniform draw of distinct candidates of a public domain whose number is 0."""
         names, labels, tries = self.names or (), dict[Label, None](), max(_TRIES, 2 * count)
         while len(labels) < count:
@@ -471,7 +471,7 @@ class HeldScores(MechanismInput):
         )
         return [(row[0], row[1]) for row in self.counts.tables.run(sql)]
 
-    def _in_units(self, units: Sequence[int]) -> Numbers:
+    def _to_units(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)
         return whole if self.measure is None else self.measure.as_scores(whole)
 

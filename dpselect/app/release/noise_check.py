@@ -32,7 +32,7 @@ def like_missing(labels: Iterable[Label]) -> str | None:
     texts = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
     if not texts:
         return None
-    listing = ", ".join(repr(label) for label in texts)
+    listing = ", ".join(map(repr, texts))
     return (
         f"{LIKE_MISSING}: {listing}. If the log writes missing values so, declare these texts by"
         " the option missing in a later release"

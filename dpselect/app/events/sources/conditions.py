@@ -17,7 +17,7 @@ LARGEST = double(sys.float_info.max)
 """SQL of the largest finite number."""
 
 
-def judged(log: Rows, request: SourceRequest, dialect: Dialect = EMBEDDED) -> Rows:
+def evaluate_conditions(log: Rows, request: SourceRequest, dialect: Dialect = EMBEDDED) -> Rows:
     """The events with one column, `kept`, in place of the columns of conditions."""
     tests = request.tests()
     if log.kept_column or not tests:
@@ -52,7 +52,7 @@ def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: s
     number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
     side, value = (
         (number, double(test.number))
-        if test.as_number(kind)
+        if test.compares_numbers(kind)
         else (text, dialect.literal(test.text(kind)))
     )
     return f"coalesce({side} {test.sign} {value}, false)"
