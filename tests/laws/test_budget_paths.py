@@ -388,7 +388,7 @@ _NO_PATH = {
             "state",
             "close",
             "rehearse",
-            "released",
+            "releases",
             "count_closed",
             "periods_left",
             "left",
