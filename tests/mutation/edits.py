@@ -746,13 +746,13 @@ dpselect/app/events/file_options.py
     dpselect/app/events/test_file_options.py::test_labels_that_were_written_alike_stay_as_they_are
             while text != before: =>     while before is None:
 dpselect/app/events/engine_counts.py
-    dpselect/app/events/test_held_shared.py::test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts
+    dpselect/app/events/test_engine_counts_shared.py::test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts
         self.ended.value = self.ended.value or _FAILED => pass
-    dpselect/app/events/test_held.py::test_what_is_refused_is_refused_before_a_draw
+    dpselect/app/events/test_engine_counts.py::test_what_is_refused_is_refused_before_a_draw
         mechanism._require(self._group_scores([0] * len(public), public, list), source) => pass
-    dpselect/app/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
+    dpselect/app/events/test_engine_counts.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
-    dpselect/app/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
+    dpselect/app/events/test_engine_counts.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
         mechanism.traits.ranks_counts and  =>
 dpselect/app/events/log_check.py
     dpselect/app/events/test_log_check.py::test_a_catalog_is_held_against_the_log
@@ -1302,7 +1302,7 @@ dpselect/app/planning.py
     dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells), => users=HorizonClip(),
 dpselect/plan/default.py
-    dpselect/app/release/test_explained.py::test_the_default_of_a_public_list_says_that_nobody_was_found
+    dpselect/app/release/test_noise_check.py::test_the_default_of_a_public_list_says_that_nobody_was_found
         and self.request.counts is None => and self.request.counts is not None
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
         request.k <= self._few: => request.k < self._few:
@@ -1384,14 +1384,14 @@ dpselect/app/release/answer.py
     dpselect/app/release/test_retry.py::test_a_long_answer_is_taken_up_too
         _LONGEST = 2**30 => _LONGEST = 2**26
 dpselect/app/release/noise_check.py
-    dpselect/app/release/test_explained.py::test_the_bar_is_the_quantile_of_the_largest_draw
+    dpselect/app/release/test_noise_check.py::test_the_bar_is_the_quantile_of_the_largest_draw
         selection.values) <= @bar
         selection.values) <= @@bar
         else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
-    dpselect/app/release/test_explained.py::test_the_bar_of_a_horizon_is_that_of_the_period
+    dpselect/app/release/test_noise_check.py::test_the_bar_of_a_horizon_is_that_of_the_period
         [period - 1]) => [0])
-    dpselect/app/release/test_explained.py::test_the_bar_of_counts_is_that_of_the_released_items
+    dpselect/app/release/test_noise_check.py::test_the_bar_of_counts_is_that_of_the_released_items
         chose = shows.counts is None if => chose = True if
 dpselect/app/release/question.py
     dpselect/app/release/test_question.py::test_a_question_holds_no_log
@@ -1436,9 +1436,9 @@ dpselect/app/release/run.py
     dpselect/app/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
         if receipt.replayed:¶            return cls => if False:¶            return cls
 dpselect/app/release/series.py
-    dpselect/app/release/test_explained.py::test_a_series_stops_before_its_second_charge
+    dpselect/app/release/test_noise_check.py::test_a_series_stops_before_its_second_charge
         not self._question.spec.go_on and len(answers) == 1 => False and len(answers) == 1
-    dpselect/app/release/test_explained.py::test_a_later_quiet_period_stops_nothing
+    dpselect/app/release/test_noise_check.py::test_a_later_quiet_period_stops_nothing
         and len(answers) == 1 and answers[0] => and answers[-1]
     dpselect/app/release/test_tables.py::test_a_column_of_groups_hides_no_other[period]
         "group": group_head(reading.group), "question" => "group": str(reading.group), "question"
