@@ -278,7 +278,10 @@ def _table(content: bytes, header: bool | None, *, blank: bool = False) -> dict[
             _refuse(f"its rows do not all have {width:,} cells, as the first one has")
         cells = [] if blank else list(map(_VOTE.fullmatch, row))
         if None in cells:
-            _refuse("a cell is neither an integer nor empty")
+            _refuse(
+                "a cell is neither an integer nor empty. Write a row for each round, with a column"
+                " for each teacher or label"
+            )
         parsed.append(np.array([int(cell[1] or -1) for cell in cells if cell], dtype=np.int64))
     if not parsed:
         _refuse("it has no row of votes")
