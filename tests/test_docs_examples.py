@@ -216,7 +216,7 @@ edges = np.array([1.0, 3.0, 4.0, 5.0, 8.0])
 for mechanism in HARDER:
     scores, rng = dps.Scores([6, 2, 0], sensitivity=TWO_ITEMS, domain="observed"), np.random.default_rng(20261121)
     law = mechanism.cell_probabilities(scores, edges)
-    assert misfit([mechanism.select(scores, rng=rng).outcome.seen(edges, (0, 1, 2)) for _ in range(2000)], law) > 1e-10
+    assert misfit([mechanism.select(scores, rng=rng).outcome.discretize(edges, (0, 1, 2)) for _ in range(2000)], law) > 1e-10
     assert dps.Mechanism.from_json(mechanism.to_json()) == mechanism
     named = dps.Scores([60000, 1], sensitivity=TWO_ITEMS, domain="observed", labels=["zoo", "pier"])
     assert mechanism.select(named, rng=rng).labels == ("zoo",)

@@ -228,7 +228,7 @@ def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_a
     programs read back what was read. Numbers, and the answer beside the table, stay so anyway.
     """
     bad = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1", "a;=1", "fine; a-b", "'=1"]
-    log = (json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(90) for item in bad)
+    log = (json.dumps({"u": f"{n}", "i": item}) + "\n" for n in range(900) for item in bad)
     Path("log.jsonl").write_text("".join(log))
     Path("items.csv").write_text("\n".join(["i", *bad, ""]))
     asked = "topk log.jsonl --user u --item i --k 9 --domain items.csv --epsilon 9"
