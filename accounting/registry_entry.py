@@ -50,7 +50,7 @@ def entry(ledger: Ledger, name: str) -> str:
         "variant_name": _VARIANTS[budget.form, budget.delta > 0],
         "data_domain": (
             f"{TO_FILL_IN}the datasets that are possible; rows here:"
-            f" {dataset.data_period or 'not limits_in_words'}"
+            f" {dataset.data_period or 'not stated'}"
         ),
         "privacy_unit": dataset.unit,
         "privacy_unit_details": (

@@ -105,8 +105,8 @@ for _name in ("setattr", "delattr", "setitem", "delitem"):
     setattr(pytest.MonkeyPatch, _name, _noted(getattr(pytest.MonkeyPatch, _name)))
 
 
-# Curves and conversions import nothing of the former (test_architecture.py), so what they have
-# cached does not know of a patch there. Calibrations are most of the time of many a test.
+# Curves and conversions import nothing of the former but errors (test_architecture.py), so what
+# they have cached does not know of a patch there. Calibrations are most of the time of many a test.
 _ABOVE = ("accounting.ledger", "dpselect")
 _BELOW = ("accounting.budget", "accounting.convert", "accounting.curves", "accounting.measures")
 

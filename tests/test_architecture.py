@@ -57,6 +57,19 @@ def test_accounting_never_imports_dpselect() -> None:
     assert guilty == {}
 
 
+def test_curves_and_conversions_do_not_import_the_ledger() -> None:
+    """A guarantee and its conversion need no record of charges; conftest.py keeps their caches."""
+    rooms = ("accounting.budget", "accounting.convert", "accounting.curves", "accounting.measures")
+    seen, queue = set[str](), [module for module in SOURCES if module.startswith(rooms)]
+    while queue:
+        if (module := queue.pop()) not in seen:
+            seen.add(module)
+            queue += _imports(module) - {"accounting.dp_events"}  # of `curve.to_dp_event()` alone
+    assert {name for name in seen if name.startswith("accounting.ledger")} == {
+        "accounting.ledger.errors"
+    }
+
+
 # Imports inside functions that close a circle, each with its reason.
 CLOSING = {
     (

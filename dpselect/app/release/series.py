@@ -232,9 +232,11 @@ class Series(_OfPeriods):
 
     @property
     def values(self) -> tuple[float, ...] | None:
-        """Noisy lists of the items; None if no lists are released."""
-        lists = [answer.values for answer in self.answers.values()]
-        return None if None in lists else tuple(value for values in lists for value in values or ())
+        """Noisy scores of the items; None if no scores are released."""
+        scores = [answer.values for answer in self.answers.values()]
+        return (
+            None if None in scores else tuple(value for values in scores for value in values or ())
+        )
 
     def lines(self) -> list[str]:
         """The states of the periods and the cost, in words."""

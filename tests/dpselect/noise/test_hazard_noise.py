@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from flint import arb
+from half_sech import HalfSech
 from mechanism_laws import curve_covers, epsilons_for, misfit, outcomes
 
 import dpselect as dps
@@ -32,23 +33,6 @@ class BallLogistic(HazardNoise):
 
     def isf_ball(self, q: arb) -> arb:
         return (1 / q - 1).log()
-
-
-class HalfSech(HazardNoise):
-    """A distribution that the library does not have: its hazard rate is tanh(z)."""
-
-    kind: Literal["half_sech"] = "half_sech"
-    lower: ClassVar[float] = 0.0
-    kinks: ClassVar[tuple[float, ...]] = (0.0,)
-
-    def sf_ball(self, z: arb) -> arb:
-        return z.sech()
-
-    def pdf_ball(self, z: arb) -> arb:
-        return z.sech() * z.tanh()
-
-    def isf_ball(self, q: arb) -> arb:
-        return (1 / q).acosh()
 
 
 OWN = dps.CanonicalTopK(k=2, epsilon=1.0, noise=HalfSech())

@@ -426,6 +426,7 @@ def test_an_entry_for_the_registry(ledger: Ledger) -> None:
         checker = jsonschema.Draft202012Validator(yaml.safe_load(schema.read_text()))
         assert [error.message for error in checker.iter_errors(read)] == []
     assert known["dp_variant"]["variant_name"] == "Approximate DP"
+    assert known["dp_variant"]["data_domain"].endswith("; rows here: not stated")
     loss = known["privacy_loss"]
     assert loss["privacy_unit"] == "household"
     assert loss["privacy_parameters"] == {"epsilon": 1.0, "delta": 1e-6}
