@@ -764,12 +764,6 @@ def require_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
         raise InvalidRequest(
             f"{bounded[0]}= is not for a horizon, whose mechanism says what counts. Leave it out"
         )
-    # over periods `7` and `7.0` are one user, and within a record they would be two
-    if not isinstance(reading.user, str | int):
-        raise InvalidRequest(
-            "user= of a series must be one column. Write the parts of a user into one column of the"
-            " log, and name that"
-        )
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest(
             "max_groups_per_user= is not for a horizon, which bounds a user over all groups. Leave"

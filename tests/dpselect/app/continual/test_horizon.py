@@ -137,7 +137,6 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
     for asked, rule in (
         ({"item": None}, "item"),
         ({"clip": 1.0}, "clip= is not for a horizon"),
-        ({"user": ["u", "other"]}, "user= of a series must be one column"),
         ({"max_items_per_user": 3}, "max_items_per_user="),
         ({"users": 1}, "users"),
         ({"user": "nobody"}, "nobody"),
@@ -242,23 +241,42 @@ def test_other_events_are_those_of_the_same_users(start: Any) -> None:
         assert users_of(answer) == pytest.approx(600, abs=100)
 
 
-def test_an_id_is_one_user_however_it_is_typed(start: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("user", ["u", ["t", "u"]])
+def test_an_id_is_one_user_however_it_is_typed(
+    start: Any, tmp_path: Path, user: str | list[str]
+) -> None:
     """7 as an integer, as text and as the 7.0 that pandas writes is one user in every period, and
-    one item; labels are numbers as long as every column was of numbers. What is closed already is
-    answered for the same events, typed otherwise.
+    one item, also as a part of a user; labels are numbers as long as every column was of numbers.
+    What is closed already is answered for the same events, typed otherwise.
     """
-    made, numbers = start(COUNTING), pd.DataFrame({"u": range(600), "i": 5})
+    made, numbers = start(COUNTING), pd.DataFrame({"t": 0, "u": range(600), "i": 5})
     (tmp_path / "log.csv").write_text(
-        "u,i\n" + "".join(f"{user}.{'0' * (1 + user % 2)},5\n" for user in range(600))
+        "t,u,i\n" + "".join(f"0.0,{number}.{'0' * (1 + number % 2)},5\n" for number in range(600))
     )
     given = [numbers, numbers.astype({"u": str}), numbers.astype(str), tmp_path / "log.csv"]
+    columns: Any = {**COLUMNS, "user": user}
     for period, (events, label) in enumerate(zip(given, (5, 5, "5", "5"), strict=True), start=1):
-        answer = made.close(period, events, **COLUMNS)
+        answer = made.close(period, events, **columns)
         assert answer.labels == (label,)
         assert users_of(answer) == pytest.approx(600, abs=100)
-    assert made.close(1, numbers.astype(str), **COLUMNS, memory_limit="1GiB", buckets=3).labels == (
+    assert made.close(1, numbers.astype(str), **columns, memory_limit="1GiB", buckets=3).labels == (
         5,
     )
+
+
+def test_several_columns_are_one_user_in_every_period(start: Any) -> None:
+    """Numbers that are given within each tenant are as many users as there are pairs, and another
+    order of the columns would make other users of them.
+    """
+    made = start(COUNTING)
+    people = pd.DataFrame({"t": [n % 4 for n in range(600)], "u": [n // 4 for n in range(600)]})
+    people = people.assign(i=5)
+    columns: Any = {**COLUMNS, "user": ["t", "u"]}
+    for period in (1, 2):
+        assert users_of(made.close(period, people, **columns)) == pytest.approx(600, abs=100)
+    for other in (["u", "t"], "u", ["t"]):
+        with pytest.raises(InvalidRequest, match="^user=.* in earlier periods"):
+            made.close(3, people, **{**columns, "user": other})
 
 
 @pytest.mark.parametrize("source", spread(["file", "files", "table", "split by time"], 2))
