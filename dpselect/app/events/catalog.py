@@ -182,7 +182,13 @@ def public_list(
         *CSV.suffixes[:1],
         *TSV.suffixes,
     )
-    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    names = (
+        "encoding",
+        "missing",
+        "null",
+        "normalize",
+        *(("delimiter", "quote", "escape", "comment") if split else ()),
+    )
     return tuple(
         read_catalog(
             source, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
@@ -321,7 +327,9 @@ def _column(
         names = CSV.first_record(workbook(source, head, what, rows=1), what)
     elif isinstance(kind, Delimited):
         form = kind.with_options(options)
-        form = form.sniff_delimiter(plain(source, head, options.encoding, form.quote), parts, what)
+        form = form.sniff_delimiter(
+            plain(source, head, options.encoding, form.quote, form.comment), parts, what
+        )
         names, options = (
             form.first_record(head, what),
             options.model_copy(update={"delimiter": form.delimiter}),

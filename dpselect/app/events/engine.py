@@ -408,8 +408,9 @@ def _explain(error: Exception, what: str, *, tells: bool) -> str:
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
             f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
-            " than the first line: a footnote or a total below the table, or a delimiter in a"
-            " label that is not quoted. Such a file is refused whole. Correct it"
+            " than the first line: a footnote or a total below the table, a line of comments"
+            " (state comment=), or a delimiter in a label that is not quoted. Such a file is"
+            " refused whole. Correct it"
         )
     if "invalid state" in text:
         return (
@@ -425,9 +426,9 @@ def _explain(error: Exception, what: str, *, tells: bool) -> str:
     if "CSV Error" in text:
         return (
             f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"
-            " closed, or that a backslash escapes where CSV doubles it (Spark doubles it too with"
-            " its option escape='\"'), or is of another format than stated. It is refused whole."
-            " Write it anew, or say what it is with format="
+            " closed, or that a backslash escapes (Spark writes so: state escape='\\'), or is of"
+            " another format than stated. It is refused whole. Correct it, or say what it is with"
+            " format="
         )
     if "JSON" in text:
         return (
@@ -534,11 +535,18 @@ def inner_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
-def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
+def plain(
+    path: Path,
+    target: Path,
+    encoding: str | None = None,
+    quote: str | None = None,
+    comment: str = "",
+) -> Path:
     """`target`, made a file (or link) with the contents of `path`: unpacked, in UTF-8, without BOM.
 
-    With a `quote`, or "" for no quote, it holds only the first record, and the rest of the file
-    changes nothing. A packed file that is damaged further down is refused when it is read.
+    With a `quote`, or "" for no quote, it holds only the first record, and the lines above it that
+    begin with `comment`. The rest of the file changes nothing. A packed file that is damaged
+    further down is refused when it is read.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes, and it checks the checksum, which the engine
     does not. The engine also never sees a name in which it would find a pattern (*, ?, [) or a
@@ -563,7 +571,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
                 parts = itertools.chain(
                     [b"" if head == _BOM else head], iter(lambda: _next_part(stream), b"")
                 )
-                target.write_bytes(_first_record(parts, codec_name, quote))
+                target.write_bytes(_first_record(parts, codec_name, quote, comment))
                 return target
             if not suffix and head != _BOM and codec_name in (None, "utf-8"):
                 target.symlink_to(path.resolve())
@@ -600,8 +608,13 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     raise EventLogError(f"{file_name} {failure}")
 
 
-def _first_record(parts: Iterable[bytes], codec_name: str | None, quote: str) -> bytes:
-    """The first record of data that is read in parts, in UTF-8, if its line end is not far."""
+def _first_record(
+    parts: Iterable[bytes], codec_name: str | None, quote: str, comment: str
+) -> bytes:
+    """The first record of data that is read in parts, in UTF-8, if its line end is not far.
+
+    The comments above it come with it.
+    """
     decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
         "strict" if codec_name else "surrogateescape"
     )
@@ -613,9 +626,11 @@ def _first_record(parts: Iterable[bytes], codec_name: str | None, quote: str) ->
                 (at for mark in (b"\n", b"\r") if (at := data.find(mark, start)) >= 0), default=-1
             )
         ) >= 0:
-            inside ^= bool(quote) and data.count(quote.encode(), start, end) % 2 == 1
+            line = data[start:end]
+            above = not inside and bool(comment) and line[:1] in (b"", b"\r", comment.encode())
+            inside ^= not above and bool(quote) and line.count(quote.encode()) % 2 == 1
             start = end + 1
-            if not inside:
+            if not inside and not above:
                 return data[:start]
         if len(data) > _FAR:
             break

@@ -60,6 +60,14 @@ class FileOptions(Frozen, ABC):
     quote: SkipValidation[str | None] = Field(
         default=None, description="Quote character of fields of CSV; '' for none."
     )
+    escape: SkipValidation[str | None] = Field(
+        default=None,
+        description="Escape character within quoted fields of CSV: '\\', as Spark writes it.",
+    )
+    comment: SkipValidation[str | None] = Field(
+        default=None,
+        description="Leave out lines of CSV and TSV that begin with this character, such as '#'.",
+    )
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
@@ -144,6 +152,21 @@ class FileOptions(Frozen, ABC):
                 f"quote={self.quote!r} is part of delimiter={self.delimiter!r}. State another one,"
                 " or '' for none"
             )
+        if self.escape not in (None, "\\"):
+            raise EventLogError(
+                f"escape={self.escape!r} must be '\\', or None where a quote is doubled"
+            )
+        if self.comment is not None and not (
+            isinstance(self.comment, str) and re.fullmatch(r"[!#-/:-@[-`{-~]", self.comment)
+        ):
+            raise EventLogError(
+                f"comment={self.comment!r} must be one ASCII character that is no letter,"
+                " digit, space or double quote"
+            )
+        if self.comment is not None and self.escape is not None:
+            raise EventLogError(
+                "comment= does not go with escape=. Remove the lines of comments from the file"
+            )
         if self.decimal not in (".", ","):
             raise EventLogError(f"decimal={self.decimal!r} must be '.' or ','")
         if self.time_format is not None and not (
@@ -200,6 +223,8 @@ class FileKeywords(TypedDict, total=False):
     header: bool | None
     delimiter: str | None
     quote: str | None
+    escape: str | None
+    comment: str | None
     encoding: str | None
     decimal: str
     time_format: str | None

@@ -112,9 +112,9 @@ class Reading(FileOptions):
         within: look at these items only, public or released before: a user's other items are not
             counted and take no place under the bound. The result has one entry for each, in this
             order, 0 where nobody touched it.
-        format, header, delimiter, quote, encoding, decimal, time_format, missing, null, split,
-            normalize, table, query: options of a file or a database and of how its labels are
-            written, explained at `FileOptions`.
+        format, header, delimiter, quote, escape, comment, encoding, decimal, time_format, missing,
+            null, split, normalize, table, query: options of a file or a database and of how its
+            labels are written, explained at `FileOptions`.
         buckets: number of parts, by user, into which the log is cut if that saves memory, 1 to
             1024; None goes by size. It never changes the result.
         memory_limit: memory that the engine may use before it spills to disk, such as "2GiB"; None

@@ -34,6 +34,10 @@ class SharedFileOptions(TypedDict, total=False):
     unambiguous."""
     quote: str | None
     """Quote character of fields of CSV; '' for none."""
+    escape: str | None
+    r"""Escape character within quoted fields of CSV: '\', as Spark writes it."""
+    comment: str | None
+    """Leave out lines of CSV and TSV that begin with this character, such as '#'."""
     encoding: str | None
     """Encoding of text in a file, such as cp1252 or utf-16."""
     decimal: str

@@ -50,7 +50,7 @@ Wider integers and decimals are printed as text. Values and times may be text, t
 """
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-OF_TEXT = ("header", "delimiter", "quote", "encoding", "decimal")
+OF_TEXT = ("header", "delimiter", "quote", "escape", "comment", "encoding", "decimal")
 """Options that apply to delimited text alone."""
 LABELS = ("user", "item", "group")
 """Roles whose values are labels. Further parts of a label have roles of their own."""
@@ -574,8 +574,8 @@ def positions_by_path(
             raise EventLogError(
                 f"{role_field(role)}={column!r} is not a column of {what}: its first line does not"
                 " name it, and may be data, so is not shown; without a header, give column"
-                f" {numbers}; with one, state header= to see its names; and state delimiter= if it"
-                " is another"
+                f" {numbers}; with one, state header= to see its names, and delimiter= if it is"
+                " another, or comment= if the first lines are comments"
             )
     for first, second in itertools.combinations(places, 2):
         if places[first] == places[second]:

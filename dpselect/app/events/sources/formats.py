@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast, final
+from typing import Any, Final, Literal, TextIO, cast, final
 from urllib.parse import unquote
 
 from accounting.address import mask
@@ -58,6 +58,7 @@ from dpselect.errors import EventLogError
 _MOST_CELLS = 100_000_000
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _BLOCK = 1 << 16
+_ESCAPED = re.compile(rb"\\[\\\"]")
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
 DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
 _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
@@ -89,6 +90,8 @@ class Delimited:
     suffixes: tuple[str, ...]
     delimiter: str
     quote: str
+    escape: str = ""
+    comment: str = ""
 
     def rows(self, engine: Engine, request: SourceRequest) -> Rows:
         """The columns of a delimited file.
@@ -104,8 +107,14 @@ class Delimited:
             engine.fresh_path("source"),
             request.options.encoding,
             form.quote if request.unread else None,
+            form.comment,
         )
         sniff = request.options.delimiter is None
+        if form.comment and not request.unread:
+            if sniff:
+                form, sniff = form.sniff(path, columns, request.options.header, what), False
+            path = form.copy_rows(path, engine.fresh_path("rows"), what)
+            form = replace(form, quote=CSV.quote, comment="")
         return form.read(
             path, columns, request.options.header, what, sniff=sniff, tells=engine.tells
         )
@@ -116,9 +125,65 @@ class Delimited:
         return not role_columns.uses_positions() if header is None else header
 
     def with_options(self, options: FileOptions) -> Delimited:
-        """A copy with the stated delimiter and quote."""
+        """A copy with the stated delimiter, quote, escape and comment."""
         quote = self.quote if options.quote is None else options.quote
-        return replace(self, delimiter=options.delimiter or self.delimiter, quote=quote)
+        if options.escape and not quote:
+            raise EventLogError(
+                f"escape={options.escape!r} is for quoted fields, and this {self.name.upper()} has"
+                " none. Leave it out, or state quote="
+            )
+        return replace(
+            self,
+            delimiter=options.delimiter or self.delimiter,
+            quote=quote,
+            escape=options.escape or "",
+            comment=options.comment or "",
+        )
+
+    def copy_rows(self, path: Path, target: Path, what: str) -> Path:
+        """`target`, made a file of the records without comments, with all fields in double quotes.
+
+        The engine would also cut a field at a comment character within it. A line within a quoted
+        field is no comment.
+        """
+
+        def copy() -> bool:
+            with (
+                path.open(encoding="utf-8", errors="surrogateescape", newline="") as stream,
+                target.open("x", encoding="utf-8", errors="surrogateescape", newline="") as rows,
+            ):
+                records = itertools.dropwhile(lambda record: not record, self.records(stream))
+                try:
+                    for record in records:
+                        fields = (
+                            f'"{field.replace(CSV.quote, CSV.quote * 2)}"' for field in record
+                        )
+                        rows.write(self.delimiter.join(fields) + "\n")
+                except csv.Error:
+                    return False
+            return True
+
+        if not run_guarded(what, copy):
+            raise EventLogError(
+                f"{what} cannot be read: it has a malformed row, such as a quote that is not"
+                " closed, or one with a field longer than 128 KiB. It is refused whole. Correct it"
+            )
+        return target
+
+    def records(self, stream: TextIO) -> Iterator[list[str]]:
+        """The records of a file, without lines of comments between them."""
+        between = True
+
+        def lines() -> Iterator[str]:
+            nonlocal between
+            while line := stream.readline(LONGEST_LINE):
+                if not (between and self.comment and line.startswith(self.comment)):
+                    between = False
+                    yield line
+
+        for record in self.reader(lines()):
+            yield record
+            between = True
 
     def read(
         self,
@@ -136,14 +201,7 @@ class Delimited:
         # a log of nothing, whose first line is an event like the others
         if not has_header and path.stat().st_size == 0:
             return _nothing(role_columns, what)
-        names = [column for column in role_columns.by_role.values() if isinstance(column, str)]
-        # Without a header the first line is an event: one user's text must not decide how the
-        # others' rows are split.
-        form = (
-            self.sniff_delimiter(path, names, what)
-            if sniff and has_header and self.delimiter == CSV.delimiter
-            else self
-        )
+        form = self.sniff(path, role_columns, header, what) if sniff else self
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -172,11 +230,25 @@ class Delimited:
         sql = (
             f"SELECT {columns} FROM read_csv({path_sql(path)}, auto_detect = false, columns ="
             f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
-            f" quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '',"
+            f" quote = {literal(form.quote)}, escape = {literal(form.escape or form.quote)},"
+            " nullstr = '',"
             " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
             " false, hive_partitioning = false)"
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
+
+    def sniff(
+        self, path: Path, role_columns: RoleColumns, header: bool | None, what: str
+    ) -> Delimited:
+        """A copy with the delimiter of the header, if it has one and commas are not stated.
+
+        Without a header the first line is an event: one user's text must not decide how the others'
+        rows are split.
+        """
+        names = [column for column in role_columns.by_role.values() if isinstance(column, str)]
+        if self.delimiter == CSV.delimiter and self.has_header(role_columns, header):
+            return self.sniff_delimiter(path, names, what)
+        return self
 
     def sniff_delimiter(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """A copy with the only delimiter under which the header has all these names, or itself.
@@ -206,6 +278,8 @@ class Delimited:
         try:
             with path.open("rb") as stream:
                 while block := stream.read(_BLOCK):
+                    while self.escape and block.endswith(b"\\") and (rest := stream.read(1)):
+                        block += rest  # so that no escaped quote is cut
                     if decoder.getstate()[0] or not block.isascii():
                         decoder.decode(block)
                     ends = [
@@ -221,6 +295,8 @@ class Delimited:
                         )
                         break
                     length = len(block) - 1 - max(ends) if ends else length + len(block)
+                    if self.escape:
+                        block = _ESCAPED.sub(b"__", block)
                     window = before + block
                     for blank in (
                         _BLANK.finditer(window) if b"\n\n" in window or b"\n\r\n" in window else ()
@@ -249,7 +325,13 @@ class Delimited:
     def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
         """Records from Python's reader, whose delimiters have only one character."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        form: Any = {"quotechar": self.quote or None, "quoting": quoting, "strict": True}
+        form: Any = {
+            "quotechar": self.quote or None,
+            "quoting": quoting,
+            "escapechar": self.escape or None,
+            "doublequote": not self.escape,
+            "strict": True,
+        }
         if len(self.delimiter) == 1:
             return csv.reader(stream, delimiter=self.delimiter, **form)
         lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)
@@ -260,8 +342,9 @@ class Delimited:
         """The first record, or an empty list if it is unreadable and `lenient` is True."""
         failure = "has an empty first line. Remove it"
         try:
-            with path.open(encoding="utf-8", newline="") as stream:
-                record = next(self.reader(stream), None)
+            with path.open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
+                records = (record for record in self.records(stream) if record or not self.comment)
+                record = next(records, None)
         except csv.Error:
             record, failure = (
                 [],

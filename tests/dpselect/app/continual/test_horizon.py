@@ -275,7 +275,7 @@ def test_several_columns_are_one_user_in_every_period(start: Any) -> None:
     for period in (1, 2):
         assert users_of(made.close(period, people, **columns)) == pytest.approx(600, abs=100)
     for other in (["u", "t"], "u", ["t"]):
-        with pytest.raises(InvalidRequest, match="^user=.* in earlier periods"):
+        with pytest.raises(InvalidRequest, match=r"^user=.* in earlier periods"):
             made.close(3, people, **{**columns, "user": other})
 
 

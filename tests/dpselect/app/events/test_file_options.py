@@ -4,6 +4,9 @@ give the same counts.
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import itertools
 import json
 import re
@@ -355,6 +358,82 @@ def test_time_formats_that_are_none() -> None:
             typed, "is for times that are text", **COLUMNS, **window, **more, time_format="%d.%m.%Y"
         )
     refused(typed, "time_format= are about the column time=", **COLUMNS, time_format="%d.%m.%Y")
+
+
+HARD = ("a", "#", "C#", '"', ' "x', "\n#y", "\\", "\\\\", '\\"', "a,\n\nb", "a\n")
+PAIRS_OF_HARD = [(f"{first}{number}", label) for number, first in enumerate(HARD) for label in HARD]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_lines_of_comments_are_left_out(suffix: str, end: str, tmp_path: Path) -> None:
+    """Above the header, where a dry run looks, and between rows. A label that has the character
+    stays, and so does a line within quotes that begins with it: no row tells how others are read.
+    """
+    path = tmp_path / f"log{suffix}"
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator=end)
+    writer.writerow(COLUMNS.values())
+    for user, item in PAIRS_OF_HARD:
+        if not (user.startswith("#") and "\n" in item):  # a comment is one line
+            writer.writerow((user, item))
+        table.write(f'# "a comment{end}')
+    above = f'# by "Excel{end}#{end}{end}'
+    data = (above + table.getvalue()).encode()
+    path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    left = [label for user, label in PAIRS_OF_HARD if not user.startswith("#")]
+    assert counted(path, comment="#") == Counter(left)
+    events.require_columns(path, events.Reading(**COLUMNS, comment="#"))
+    refused(path, "'other' is not a column", user="user_id", item="other", comment="#")
+
+
+def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
+    """The header still tells the delimiter, TSV has no quotes, and what lies below the comments is
+    refused as in a file without.
+    """
+    path = tmp_path / "log.csv"
+    for delimiter in (";", "::"):
+        path.write_text("#\n" + text(delimiter), encoding="utf-8")
+        assert counted(path, comment="#") == COUNTS
+    tabbed = tmp_path / "log.tsv"
+    tabbed.write_text('user_id\titem_id\nu1\t"a\n#u2\tb\n')
+    assert counted(tabbed, comment="#") == {'"a': 1}
+    for below, rule in (
+        ("", "is empty"),
+        ("user_id,item_id\nu1,é\n", "UTF-8"),
+        ("user_id,item_id\nu1,a\n\nfoot,b\n", "footnote"),
+        ('user_id,item_id\nu1,"a\n#"b\n', "malformed row"),
+        (f"user_id,item_id\nu1,{'a' * 3_000_000}\n", "malformed row"),
+    ):
+        path.write_text(f"#\n{below}", encoding="latin-1")
+        refused(path, rule, **COLUMNS, comment="#")
+    path.write_text(f"#\n{text(',')}", encoding="utf-8")
+    refused(path, "or comment= if", **COLUMNS)
+    path.write_text(f"{text(',')}#\n", encoding="utf-8")
+    refused(path, r"line of comments \(state comment=", **COLUMNS)
+    for wrong in ("##", "a", '"', " ", "", 7):
+        refused(path, "comment=", **COLUMNS, comment=wrong)
+    refused(path, "comment= does not go with escape=", **COLUMNS, comment="#", escape="\\")
+
+
+def test_quotes_that_a_backslash_escapes(tmp_path: Path) -> None:
+    """As Spark writes them, in the header too, wherever a block of bytes ends; without the option
+    the refusal names it.
+    """
+    path, header = tmp_path / "log.csv", ("user_id", "item_id", 'a "b", c')
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL, escapechar="\\", doublequote=False)
+        writer.writerows([header, *((user, item, "1") for user, item in PAIRS_OF_HARD)])
+    assert counted(path, escape="\\") == Counter(HARD * len(HARD))
+    assert counted(path, escape="\\", item=header[2]) == {"1": len(HARD)}
+    begun = 'user_id,item_id\nu1,"'
+    long = "x" * (2**16 - 1 - len(begun))  # the backslash ends a block
+    path.write_text(f'{begun}{long}\\""\nu2,"a\n\nb"\n')
+    assert counted(path, escape="\\") == {f'{long}"': 1, "a\n\nb": 1}
+    path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
+    refused(path, r"malformed row.*state escape='\\'", **COLUMNS)
+    refused(path, "escape='x' must be", **COLUMNS, escape="x")
+    refused(path, "escape=.* is for quoted fields", **COLUMNS, escape="\\", quote="")
 
 
 def test_an_array_of_json_is_read_as_lines_of_it_are(tmp_path: Path) -> None:
