@@ -1,7 +1,7 @@
-"""`Book`: a dataset within one transaction, with its charges and steps written all or nothing.
+"""`Book`: charges and their later steps, written all or nothing within one transaction.
 
-Accounts are checked under the dataset's lock. Entries, totals, accounts and the chain head are
-written once, when the book is closed.
+Accounts are checked under the dataset's lock. Entries, balances and the chain head are written
+once, when the book is closed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
-from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
+from sqlalchemy import BindParameter, Connection, bindparam, exists, select, update
 
 from accounting.address import mask
 from accounting.budget import Budget
 from accounting.cost import NOTHING, Cost
 from accounting.curves import Curve
+from accounting.ledger.balances import Balances
 from accounting.ledger.errors import (
     ClaimConflict,
     DatasetMoved,
-    InvalidEntry,
     InvalidTransition,
     KeyConflict,
-    LedgerCorrupt,
     SharedRows,
 )
 from accounting.ledger.model import (
@@ -39,27 +38,23 @@ from accounting.ledger.model import (
     State,
     refund,
 )
-from accounting.ledger.quota import Place, Revision, active_revisions
+from accounting.ledger.quota import Place
 from accounting.ledger.request import TWO_CHANGES, Request
 from accounting.ledger.store import (
-    IS_STEP,
     STORED,
     Declared,
     Store,
-    all_totals,
     datasets,
     entries,
     entries_of_keys,
     find_dataset,
     fingerprints,
-    read_cost,
-    scopes,
     stored,
-    totals,
+    upsert,
 )
 from accounting.ledger.stored_text import canonical_json, check_name, digest
 from accounting.refusals import BudgetExceeded, refusal
-from accounting.remaining import Remaining, limits_in_words, periods_in_words, sum_periods
+from accounting.remaining import Remaining, limits_in_words
 from accounting.strict_json import read_json
 
 Step = Literal["commit", "release", "void"]
@@ -86,21 +81,8 @@ _NEEDS: dict[Step, tuple[State, str]] = {
 # Statements that every charge runs are built once: building them costs as much time as running
 # them.
 _MINE: BindParameter[Any] = bindparam("mine")
-_LAST = (
-    select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
-    .where(entries.c.dataset_id == _MINE, entries.c.period == bindparam("period"), IS_STEP)
-    .order_by(entries.c.seq.desc())
-    .limit(1)
-)
 _RETIRED = select(entries.c.seq, entries.c.label).where(
     entries.c.dataset_id == _MINE, entries.c.seq == bindparam("last"), entries.c.action == "retire"
-)
-_NAMED: BindParameter[Any] = bindparam("names", expanding=True)
-_PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure).where(
-    totals.c.dataset_id == _MINE, totals.c.period.in_(_NAMED)
-)
-_ACCOUNTS = select(scopes.c.account.label("name"), scopes.c.main, scopes.c.failure).where(
-    scopes.c.dataset_id == _MINE, scopes.c.quota == bindparam("seq"), scopes.c.account.in_(_NAMED)
 )
 _SET_HEAD = (
     update(datasets)
@@ -149,10 +131,9 @@ def reading(store: Store, dataset: object) -> Iterator[Book]:
 
 
 class Book:
-    """The state of a dataset within one transaction, read when first needed.
+    """The charges of a dataset within one transaction, and the steps that follow them.
 
-    Changes are kept, and nothing is written before `close`. The account (0, period) is the
-    dataset's own, and (n, account) is one of the quota that entry n declares.
+    Changes are kept, and nothing is written before `close`.
     """
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
@@ -160,8 +141,7 @@ class Book:
         self.declared: Declared = declared
         self.dataset: Dataset = declared.dataset
         self.waiting: list[Entry] = []
-        self._spent: dict[Place, Cost] = {}
-        self._moved: set[Place] = set()
+        self.balances: Balances = Balances(connection, declared)
         self._earlier: dict[str, list[Entry]] = {}
 
     @property
@@ -179,89 +159,11 @@ class Book:
                 f" {self.declared.seq}). Name that one with ledger=; nothing was written here"
             )
 
-    # -- where accounts stand ----------------------------------------------------------------------
-
-    def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Cost]:
-        """Return the sums charged to accounts.
-
-        Args:
-            quota: entry that declares the quota, or 0 for the dataset's own accounts.
-            names: names of the accounts.
-
-        Raises:
-            LedgerCorrupt: a period's total is not that of its last entry.
-        """
-        if new := [name for name in names if (quota, name) not in self._spent]:
-            parameters = {"mine": self.declared.id, "seq": quota, "names": new}
-            sums = {
-                row.name: read_cost(row)
-                for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, parameters)
-            }
-            for name in new:
-                self._spent[quota, name] = sums.get(name, NOTHING)
-                if not quota:
-                    self._require_last(name)
-        return {(quota, name): self._spent[quota, name] for name in names}
-
-    def _require_last(self, period: str) -> None:
-        row = self.connection.execute(
-            _LAST, {"mine": self.declared.id, "period": period}
-        ).one_or_none()
-        if read_cost(row) != self._spent[0, period]:
-            raise LedgerCorrupt(
-                "the running total of a period is not that of its last entry, so one of them"
-                " was edited. Nothing was written, and nothing may be released. Run `dpselect"
-                " ledger verify`"
-            )
-
-    def totals(self) -> dict[str, Cost]:
-        """Return the sum charged to every period, including this transaction."""
-        mine = {name: spent for (quota, name), spent in self._spent.items() if not quota}
-        return all_totals(self.connection, self.declared.id) | mine
-
     def steps(self, *keys: str) -> list[Entry]:
         """Return the entries under idempotency keys, read at once, in order."""
         if new := [key for key in keys if key not in self._earlier]:
             self._earlier |= entries_of_keys(self.connection, self.declared, new)
         return [entry for key in keys for entry in self._earlier[key]]
-
-    @cached_property
-    def quotas(self) -> list[Revision]:
-        """Quotas that limit a charge now."""
-        return active_revisions(self.connection, self.declared.id)
-
-    def accounts(
-        self, periods: tuple[str, ...], who: Mapping[str, Any]
-    ) -> Iterator[tuple[Place, str, Remaining]]:
-        """Yield every account that a charge counts to, with its place, name in messages, and state.
-
-        The dataset's periods come first, and then the accounts of quotas.
-        """
-        where = repr(self.dataset.name)
-        for place, spent in self.spent(0, periods).items():
-            _, period = place
-            remaining = Remaining(self.dataset.budget, spent, account=period)
-            yield place, where + (f", period={period!r}" if period else ""), remaining
-        for revision in self.quotas:
-            quota = revision.quota
-            if quota.by is not None and quota.of is None and who[quota.by] is None:
-                raise InvalidEntry(
-                    f"{quota.by} is missing, and quota={quota.name!r} limits each {quota.by}."
-                    f" Name the {quota.by} of the charge"
-                )
-            if not quota.lists(who):
-                raise InvalidEntry(
-                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of"
-                    f" quota={quota.name!r}, which has {', '.join(quota.among)}. Name one of"
-                    " them, or declare the quota again with this one (ledger quota --among)"
-                )
-            names = quota.accounts(self.dataset.window, who, periods)
-            for place, spent in self.spent(revision.seq, names).items():
-                words = quota.account_in_words(place[1])
-                remaining = Remaining(
-                    revision.limit, spent, account=f"quota {quota.name} ({words})"
-                )
-                yield place, f"{where}, quota={quota.name!r} ({words})", remaining
 
     # -- charges -----------------------------------------------------------------------------------
 
@@ -285,7 +187,7 @@ class Book:
         after = self.require_room(charge, periods, claim=True)
         fields = charge.fields | charge.cost(self.dataset.budget)._asdict()
         written = self.append([fields | {"period": period} for period in periods], charge.by)
-        self.set_balances(after)
+        self.balances.set(after)
         return self._receipt(written)
 
     def check(self, request: Request) -> Receipt | None:
@@ -327,12 +229,12 @@ class Book:
                 " charged, and nothing may be released."
             )
         after = {}
-        for place, where, remaining in self.accounts(periods, charge.fields):
+        for place, where, remaining in self.balances.accounts(periods, charge.fields):
             cost = charge.cost(remaining.budget)
             require_fit(remaining, cost, charge, where)
             after[place] = remaining.spent.plus(cost)
         if dataset.most_in_all is not None:
-            self.cost_over_periods(whole, periods)
+            self.balances.cost_over_periods(whole, periods)
         if (rows := charge.entry_fields["fingerprint"]) is not None and not self.claims(
             rows, periods, write=claim
         ):
@@ -342,33 +244,6 @@ class Book:
                 " so charge them under the name and periods that they were first charged to"
             )
         return after
-
-    def cost_over_periods(
-        self, cost: Cost = NOTHING, periods: Iterable[str] = ()
-    ) -> tuple[float, float]:
-        """Return (epsilon, delta) for a user with rows in all periods.
-
-        Args:
-            cost: a further charge to each of `periods`.
-            periods: names of these periods.
-
-        Raises:
-            BudgetExceeded: the dataset allows less.
-        """
-        dataset, spent = self.dataset, self.totals()
-        spent |= {period: spent.get(period, NOTHING).plus(cost) for period in periods}
-        epsilon, delta = sum_periods(
-            dataset.budget, [Remaining(dataset.budget, total) for total in spent.values()]
-        )
-        if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
-            raise BudgetExceeded(
-                f"dataset={dataset.name!r}:"
-                f" {periods_in_words(epsilon, delta, len(spent), dataset.window)}, and the"
-                f" dataset allows at most epsilon {dataset.most_in_all:g} in all. Release fewer"
-                " periods, or spend less on each. Nothing was charged, and nothing may be"
-                " released."
-            )
-        return epsilon, delta
 
     def _replay(self, charge: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
         opening = openings(earlier)
@@ -427,7 +302,7 @@ class Book:
             "periods": json.dumps(periods),
         }
         if write:
-            self.connection.execute(_upsert(fingerprints), values)
+            self.connection.execute(upsert(fingerprints), values)
         row = self.connection.execute(_CLAIMED, {"rows": fingerprint}).one_or_none()
         return row is None or bool(row._asdict() == values)
 
@@ -505,15 +380,15 @@ class Book:
             steps.append({**common_fields, "period": entry.period, **back.times(-1)._asdict()})
         written = self.append(steps, by)
         if action == "void" or ran is not None:
-            for revision in self.quotas:
+            for revision in self.balances.quotas:
                 back = refund(revision.limit, opening[0], ran, by)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [entry.period for entry in opening]
                 )
-                self.set_balances(
+                self.balances.set(
                     {
                         place: spent.minus(back)
-                        for place, spent in self.spent(revision.seq, names).items()
+                        for place, spent in self.balances.spent(revision.seq, names).items()
                     }
                 )
         return self._receipt(written)
@@ -543,7 +418,7 @@ class Book:
         for step in steps:
             fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
             if step["action"] not in DECLARES:
-                (spent,) = self.spent(0, [fields["period"]]).values()
+                (spent,) = self.balances.spent(0, [fields["period"]]).values()
                 spent = spent.plus(Cost(fields["main"], fields["failure"]))
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
             fields |= {"seq": self.declared.seq + 1, "prev": self.declared.head}
@@ -554,14 +429,9 @@ class Book:
     def enqueue_entry(self, entry: Entry) -> None:
         """Add an entry that follows the dataset's chain head."""
         if entry.action not in DECLARES:
-            self.set_balances({(0, entry.period): entry.spent})
+            self.balances.set({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
-
-    def set_balances(self, accounts: Mapping[Place, Cost]) -> None:
-        """Set the sums of accounts, to be written by `close`."""
-        self._spent |= accounts
-        self._moved |= accounts.keys()
 
     def close(self) -> None:
         """Write entries, totals, quotas' accounts and the chain head, once."""
@@ -573,21 +443,8 @@ class Book:
                 "new_head": self.declared.head,
             }
             self.connection.execute(_SET_HEAD, head)
-        mine = {"dataset_id": self.declared.id}
-        for table in (totals, scopes):
-            places = [place for place in sorted(self._moved) if (place[0] > 0) == (table is scopes)]
-            accounts = [
-                {"quota": quota, "account": name} if quota else {"period": name}
-                for quota, name in places
-            ]
-            rows = [
-                mine | account | self._spent[place]._asdict()
-                for place, account in zip(places, accounts, strict=True)
-            ]
-            if rows:
-                self.connection.execute(_upsert(table), rows)
+        self.balances.write()
         self.waiting.clear()
-        self._moved.clear()
 
 
 _CLAIMED = select(fingerprints).where(fingerprints.c.fingerprint == bindparam("rows"))
@@ -624,23 +481,6 @@ def _binding_of(mechanism_json: str | None) -> str | None:
     """
     bound = None if mechanism_json is None else read_json(mechanism_json).get("binding")
     return bound if isinstance(bound, str) else None
-
-
-@cache
-def _upsert(table: Table) -> Any:
-    """Return SQL that writes rows over those with the same primary keys; claimed rows stay.
-
-    It is text because both stores read the same.
-    """
-    names, keys = [
-        [column.name for column in columns]
-        for columns in (table.columns, table.primary_key.columns)
-    ]
-    new = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
-    then = "NOTHING" if table is fingerprints else f"UPDATE SET {new}"
-    values = ", ".join(f":{name}" for name in names)
-    into = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values})"
-    return text(f"{into} ON CONFLICT ({', '.join(keys)}) DO {then}")
 
 
 def _insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:

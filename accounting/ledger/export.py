@@ -222,7 +222,7 @@ def _finish(connection: Connection, book: Book) -> None:
     """Write the rest of a dataset: last entries, sums of quotas' accounts, and claims of rows."""
     book.close()
     mine = book.declared
-    book.set_balances(Accounts.from_entries(connection, mine, revisions(connection, mine.id)))
+    book.balances.set(Accounts.from_entries(connection, mine, revisions(connection, mine.id)))
     book.close()
     opened = (
         entries.c.dataset_id == mine.id,

@@ -381,12 +381,12 @@ class Ledger(Sectioned):
                     f"period={period!r} names several, each with a budget of its own. Name one,"
                     " or use `totals`"
                 )
-            return _standing(book, {account: book.spent(0, [account])[0, account]})[0]
+            return _standing(book, {account: book.balances.spent(0, [account])[0, account]})[0]
 
     def totals(self, dataset: str) -> Totals:
         """Return the state of the budget of every period that was charged, in order."""
         with reading(self._store, dataset) as book:
-            return Totals(_standing(book, book.totals()))
+            return Totals(_standing(book, book.balances.totals()))
 
     def cost_over_periods(
         self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()
@@ -410,11 +410,11 @@ class Ledger(Sectioned):
                     " up over periods. Use `total`"
                 )
             if item is None:
-                return book.cost_over_periods()
+                return book.balances.cost_over_periods()
             curve, _ = curve_and_relation(
                 item, declared.relation if isinstance(item, Curve) else None
             )
-            return book.cost_over_periods(
+            return book.balances.cost_over_periods(
                 declared.budget.filter_cost(curve), check_periods(declared.window, list(periods))
             )
 
@@ -445,13 +445,13 @@ class Ledger(Sectioned):
             book.require_here()
             charge, periods = request.resolve_for(book.dataset)
             curves = {0: _charges(book, periods) or {}}
-            for revision in book.quotas:
+            for revision in book.balances.quotas:
                 curves[revision.seq] = (
                     curves_of_quota(book.connection, book.declared, revision) or {}
                 )
             return [
                 replace(remaining, curve=charge.curve, charged=curves[quota].get(account))
-                for (quota, account), _, remaining in book.accounts(periods, charge.fields)
+                for (quota, account), _, remaining in book.balances.accounts(periods, charge.fields)
             ]
 
     def affordable(
@@ -631,7 +631,7 @@ class Quotas:
                 "quota": quota.model_dump_json(),
             }
             (entry,) = book.append([step], by)
-            book.set_balances(sums)
+            book.balances.set(sums)
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:

@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import fields
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, final
@@ -300,6 +301,23 @@ def _read_entry(dataset: str, row: Row[Any]) -> Entry:
         check_types(dict(zip(STORED, values, strict=True)))
         _SOUND.add(kinds)  # integers of both stores have 64 bits
     return Entry(dataset, *values)
+
+
+@cache
+def upsert(table: Table) -> Any:
+    """Return SQL that writes rows over those with the same primary keys; claimed rows stay.
+
+    It is text because both stores read the same.
+    """
+    names, keys = [
+        [column.name for column in columns]
+        for columns in (table.columns, table.primary_key.columns)
+    ]
+    new = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
+    then = "NOTHING" if table is fingerprints else f"UPDATE SET {new}"
+    values = ", ".join(f":{name}" for name in names)
+    into = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values})"
+    return text(f"{into} ON CONFLICT ({', '.join(keys)}) DO {then}")
 
 
 def check_types(values: dict[str, Any]) -> dict[str, Any]:

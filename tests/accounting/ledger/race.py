@@ -18,6 +18,7 @@ from sqlalchemy import create_engine
 
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, book, store
+from accounting.ledger.balances import Balances
 from accounting.ledger.book import Book
 from accounting.ledger.store import Store, parse_url
 from accounting.refusals import BudgetExceeded
@@ -58,7 +59,7 @@ def opened(url: str, mutant: str) -> Ledger:
         store._LOCKED_DATASET = store._DATASET
     if "unnumbered" in mutant:
         book.find_dataset = without_sequence(book.find_dataset)
-        Book._require_last = lambda *_: None  # type: ignore[method-assign]  # the third: a total is that of its last entry
+        Balances._require_last = lambda *_: None  # type: ignore[method-assign]  # the third: a total is that of its last entry
     if "unlocked" in mutant and url.startswith("sqlite"):
         parsed = parse_url(url)
         return Ledger(Store(create_engine(parsed, connect_args={"timeout": 30}), parsed))
