@@ -232,6 +232,10 @@ accounting/curves/sparse_vector.py
     laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above
         answers = @self._count * float((gain
 accounting/dp_events.py
+    accounting/test_dp_events.py::test_a_field_that_is_no_number_is_never_taken_for_zero
+        if event.sampling_probability == 0 => if not event.sampling_probability
+        if event.xi == 0 => if not event.xi
+        if event.delta == 0 => if not event.delta
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         next_up(@shift * shift / 2 * SUM_UP)
     accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
