@@ -909,6 +909,9 @@ dpselect/mechanisms/above_threshold.py
         math.sqrt(answer_change) * ratio_up => math.sqrt(0.9 * answer_change) * ratio_up
     laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
         alone=@alone if alone
+    laws/test_sparse_vector.py::test_the_law_of_a_large_margin_ignores_what_all_scores_share
+        gumbel_softmax(center(ordered[:size]), => gumbel_softmax(margins(ordered[:size], 0.0),
+        beyond = -center(ordered)[1:] - => beyond = margins(ordered[:1], 0.0) - margins(ordered[1:], 0.0) -
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
         span / (1 - search)) => span / (Fraction(21, 20) - search))
 dpselect/mechanisms/canonical.py
@@ -1594,6 +1597,10 @@ dpselect/app/spec/shared_fields.py
 dpselect/verify/divergences.py
     dpselect/test_verify.py::test_each_limit_misses_half_as_often_as_the_statement
         miss = (1 - confidence) / 2 => miss = 1 - confidence
+    dpselect/test_verify.py::test_divergences_of_a_known_pair
+        np.where(q > 0, np.exp(e) * q, 0.0) => np.exp(e) * q
+    dpselect/test_verify.py::test_wrong_settings_are_refused
+        _draw_function(mechanism, rng), check_delta(delta) => _draw_function(mechanism, rng), delta
 """
 
 
