@@ -44,7 +44,7 @@ from accounting.curves.repeat_and_select import (
 )
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
-from accounting.numbers import SUM_UP, next_down, next_up
+from accounting.numbers import ROOT_UP, SUM_UP, next_down, next_up
 from accounting.relations import Relation, same_relation
 from accounting.strict_json import read_json
 
@@ -405,9 +405,9 @@ _MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
-    return dp_event.RandomizedResponseDpEvent(
-        next_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2
-    )
+    # Less noise, by more than its rounding. Beyond 700 there is none, which is no guarantee.
+    odds = math.exp(-curve.epsilon0) if curve.epsilon0 < 700 else 0.0
+    return dp_event.RandomizedResponseDpEvent(2 * odds / (1 + odds) / ROOT_UP, 2)
 
 
 def _from_sampled(

@@ -10,6 +10,7 @@ from typing import Any
 
 import attr
 import dp_accounting
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
@@ -294,6 +295,19 @@ def test_round_trip(curve: Curve, relation: Relation) -> None:
     orders = [1.1, 2.0, 30.0]
     assert np.all(again.rdp(orders) >= curve.rdp(orders) * (1 - 1e-15))
     assert np.all(again.rdp(orders) <= curve.rdp(orders) * (1 + 1e-6) + 1e-15)
+
+
+def test_the_responses_of_a_pure_epsilon_lose_no_less_than_it() -> None:
+    """The exact loss of the noise that is written is at least epsilon, from where it is a rounding
+    of the noise to where it leaves hardly any; beyond, no reader finds a guarantee.
+    """
+    for epsilon in np.geomspace(1e-17, 699.0, 2000).tolist():
+        event = PureDP(epsilon=epsilon).to_dp_event("replace_one")
+        with mp.workdps(40):
+            assert mp.log(2 / mp.mpf(event.noise_parameter) - 1) >= epsilon
+        assert from_dp_event(event, "replace_one").core_epsilon >= epsilon
+    with pytest.raises(InvalidCurve, match="no guarantee"):
+        from_dp_event(PureDP(epsilon=701.0).to_dp_event("replace_one"), "replace_one")
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

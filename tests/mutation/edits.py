@@ -232,6 +232,9 @@ accounting/curves/sparse_vector.py
     laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above
         answers = @self._count * float((gain
 accounting/dp_events.py
+    accounting/test_dp_events.py::test_the_responses_of_a_pure_epsilon_lose_no_less_than_it
+        (1 + odds) / ROOT_UP, 2) => (1 + odds), 2)
+        math.exp(-curve.epsilon0) if curve.epsilon0 < 700 else 0.0 => math.exp(-min(curve.epsilon0, 700.0))
     accounting/test_dp_events.py::test_a_field_that_is_no_number_is_never_taken_for_zero
         if event.sampling_probability == 0 => if not event.sampling_probability
         if event.xi == 0 => if not event.xi
