@@ -1043,6 +1043,8 @@ dpselect/mechanisms/noisy_max.py
     laws/test_vectors.py::test_exponential_noise_attains_the_laplace_profile
         epsilon_curve(self.noise_name, @self.epsilon)
 dpselect/mechanisms/per_group.py
+    laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
+        own = MappingProxyType(dict(groups)) if => own = dict(groups) if
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
