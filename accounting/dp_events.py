@@ -44,7 +44,7 @@ from accounting.curves.repeat_and_select import (
 )
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, HasCurve, curve_and_relation
-from accounting.numbers import SUM_UP, next_down, next_up
+from accounting.numbers import ROOT_UP, SUM_UP, next_down, next_up
 from accounting.relations import Relation, same_relation
 from accounting.strict_json import read_json
 
@@ -158,8 +158,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
         InvalidArgument: no relation is stated.
         NoEquivalent: the event, or a part of it, has no curve; the message names its class and what
             to do instead.
-        InvalidCurve: a parameter gives no guarantee (NaN, negative, no noise) or a count is not an
-            integer >= 0.
+        InvalidCurve: a parameter is no number or gives no guarantee (NaN, negative, no noise), or a
+            count is not an integer >= 0.
     """
     if relation is None:
         raise InvalidArgument(
@@ -174,7 +174,10 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
             f"{name} has no curve, because"
             f" {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
         )
-    return _READERS[name](event, same_relation(None, relation) or _RELATION)
+    try:
+        return _READERS[name](event, same_relation(None, relation) or _RELATION)
+    except (TypeError, OverflowError):
+        raise InvalidCurve(f"{name} has a field of the wrong type or size. State numbers") from None
 
 
 def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
@@ -247,7 +250,7 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
             sorted(each.removesuffix("DpEvent") for each in _READERS if hasattr(dp_event, each))
         )
         raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {kinds}")
-    fields = {field: value for field, value in data.items() if field != "event"}
+    fields = {field: value for field, value in data.items() if field not in ("event", "events")}
     if "of" in fields:
         inner = fields.pop("of")
         fields |= (
@@ -402,9 +405,9 @@ _MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
-    return dp_event.RandomizedResponseDpEvent(
-        next_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2
-    )
+    # Less noise, by more than its rounding. Beyond 700 there is none, which is no guarantee.
+    odds = math.exp(-curve.epsilon0) if curve.epsilon0 < 700 else 0.0
+    return dp_event.RandomizedResponseDpEvent(2 * odds / (1 + odds) / ROOT_UP, 2)
 
 
 def _from_sampled(
@@ -457,25 +460,25 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {
     "DiscreteGaussianDpEvent": _discrete_gaussian,
     "RandomizedResponseDpEvent": _randomized_response,
     "ZCDpEvent": lambda event, _relation: (
-        RenyiTable(
+        ZCDP(rho=event.rho)
+        if event.xi == 0
+        else RenyiTable(
             orders=_ORDERS, values=[next_up(event.xi + event.rho * order) for order in _ORDERS]
         )
-        if event.xi
-        else ZCDP(rho=event.rho)
     ),
     "EpsilonDeltaDpEvent": lambda event, _relation: (
-        ApproxDP(epsilon=event.epsilon, delta=event.delta)
-        if event.delta
-        else PureDP(epsilon=event.epsilon)
+        PureDP(epsilon=event.epsilon)
+        if event.delta == 0
+        else ApproxDP(epsilon=event.epsilon, delta=event.delta)
     ),
     "ExponentialMechanismDpEvent": lambda event, _relation: BoundedRange(epsilon=event.epsilon),
     "PermuteAndFlipDpEvent": lambda event, _relation: LaplaceDP(epsilon=event.epsilon),
     "PoissonSampledDpEvent": lambda event, relation: (
-        poisson_sampled(
+        zero()
+        if event.sampling_probability == 0
+        else poisson_sampled(
             from_dp_event(event.event, relation), event.sampling_probability, relation=relation
         )
-        if event.sampling_probability
-        else zero()
     ),
     "SampledWithoutReplacementDpEvent": _without_replacement,
     "RepeatAndSelectDpEvent": _repeat_and_select,

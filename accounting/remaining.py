@@ -21,7 +21,16 @@ from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import ApproxDP, Approximate, Curve, PureDP, zero
 from accounting.errors import Unaffordable
 from accounting.measures import Measure
-from accounting.numbers import PRECISE, exact, float_down, float_up, multiple, product_up, sum_up
+from accounting.numbers import (
+    PRECISE,
+    exact,
+    float_down,
+    float_up,
+    multiple,
+    product_up,
+    sum_up,
+    units_up,
+)
 from accounting.sections import Section, Sectioned
 from accounting.wording import format_number, percent_up, round_to
 
@@ -85,7 +94,7 @@ class Remaining(Sectioned):
             return most, self.delta
         if most == math.inf and not self.delta:
             return math.inf, 0.0
-        return min(most, self.measure.epsilon(self.spent.main, self.budget)), self.delta
+        return min(most, self.measure.epsilon(self._units, self.budget)), self.delta
 
     @property
     def as_charged(self) -> tuple[float, float]:
@@ -120,7 +129,7 @@ class Remaining(Sectioned):
                 if budget.delta
                 else PureDP(epsilon=budget.limit)
             )
-        summed = self.measure.curve_of(float_up(self.spent.main, MAIN_UNIT))
+        summed = self.measure.curve_of(float_up(self._units, MAIN_UNIT))
         failure = float_up(self.spent.failure, FAILURE_UNIT)
         return Approximate(curve=summed, delta0=failure) if failure else summed
 
@@ -138,7 +147,7 @@ class Remaining(Sectioned):
                 f", delta {format_number(delta)}" if delta else ""
             )
         else:
-            spent = f"rho {round_to(multiple(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+            spent = f"rho {round_to(multiple(self._units, MAIN_UNIT), ROUND_CEILING, 4)}"
         share = percent_up(max(self.used))
         return {
             "budget": limits_in_words(self.budget),
@@ -181,7 +190,7 @@ class Remaining(Sectioned):
             "rho": self.budget.rho,
             "delta": self.budget.delta,
         }
-        rho, bounds = {"rho": float_up(self.spent.main, MAIN_UNIT)}, (self.as_charged, self.so_far)
+        rho, bounds = {"rho": float_up(self._units, MAIN_UNIT)}, (self.as_charged, self.so_far)
         cost, by_filter = (
             {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else rho
             for epsilon, delta in bounds
@@ -218,6 +227,16 @@ class Remaining(Sectioned):
     @cached_property
     def _rest(self) -> Cost:
         return self.budget.capacity.minus(self.spent)
+
+    @property
+    def _units(self) -> int:
+        """Units of the measure that are spent, or all of the budget's if none are left, rounded up.
+
+        A charge may equal a budget of more digits than a capacity holds (Theorem F7).
+        """
+        if self._rest.main > 0:
+            return self.spent.main
+        return units_up(self.measure.capacity(self.budget), MAIN_UNIT)
 
     @property
     def measure(self) -> Measure:
@@ -261,7 +280,7 @@ class Remaining(Sectioned):
         if odometer is None or whole:
             return None
         start, each = odometer
-        return 0.0 if self.spent == NOTHING else float_up(self.spent.main, each, start)
+        return 0.0 if self.spent == NOTHING else float_up(self._units, each, start)
 
     @property
     def epsilon_left(self) -> float | None:
@@ -453,20 +472,15 @@ def sum_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, flo
         return 0.0, 0.0
     epsilons, deltas = zip(*(total.as_charged for total in periods), strict=True)
     basic = sum_up(*epsilons), min(1.0, sum_up(*deltas))
-    costs = [total.spent for total in periods]
-    whole = [
-        cost for cost in costs if budget.form == "approximate" and cost.main >= budget.capacity.main
-    ]
-    rest = [cost for cost in costs if cost not in whole]
+    rest = [total for total in periods if budget.form != "approximate" or total._rest.main > 0]
+    whole = len(periods) - len(rest)
     if not rest or math.inf in epsilons:
         return basic
     conversion = float_up(1, budget.conversion_delta)
-    failures = float_up(sum(cost.failure for cost in rest), FAILURE_UNIT)
-    delta = (
-        sum_up(conversion, failures, product_up(len(whole), budget.delta)) if budget.delta else 0.0
-    )
-    joint = budget.measure.epsilon(sum(cost.main for cost in rest), budget)
-    return min(basic, (sum_up(joint, product_up(len(whole), budget.limit)), min(1.0, delta)))
+    failures = float_up(sum(total.spent.failure for total in rest), FAILURE_UNIT)
+    delta = sum_up(conversion, failures, product_up(whole, budget.delta)) if budget.delta else 0.0
+    joint = budget.measure.epsilon(sum(total._units for total in rest), budget)
+    return min(basic, (sum_up(joint, product_up(whole, budget.limit)), min(1.0, delta)))
 
 
 def periods_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

@@ -18,7 +18,7 @@ from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import blocks, first, margins
+from dpselect.mechanisms.ranks import blocks, center, first, margins
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import ThresholdCost, ThresholdNoise, in_words, noise_of
@@ -344,14 +344,6 @@ class LargeMargin(Mechanism):
                     f"epsilon={self.epsilon:g} puts the margins beyond the floats. Raise it"
                 )
 
-    def _leads(self, descending: Numbers) -> Floats:
-        """Return (rows, m - 1) leads of the best over every lower rank, beyond T, in float64.
-
-        They serve exact distributions only.
-        """
-        ordered = margins(descending, 0.0)
-        return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(
             scores, self._positions(scores.dense()[None], source), ordered=True, requested=1
@@ -392,7 +384,7 @@ class LargeMargin(Mechanism):
         positions, ordered = scores.rank(scores.size)
         chances = np.zeros(scores.size)
         for size, chance in enumerate(self._size_law(ordered).tolist(), start=1):
-            chances[:size] += chance * gumbel_softmax(margins(ordered[:size], 0.0), self._scales[2])
+            chances[:size] += chance * gumbel_softmax(center(ordered[:size]), self._scales[2])
         return dict(sorted(zip(positions.tolist(), chances.tolist(), strict=True)))
 
     def _size_law(self, ordered: Numbers) -> Floats:
@@ -400,8 +392,9 @@ class LargeMargin(Mechanism):
         if len(ordered) == 1:
             return np.ones(1)
         threshold, comparison, _ = self._scales
+        beyond = -center(ordered)[1:] - self._margins(np.arange(1.0, len(ordered)))
         return NoisyComparisons(
-            self._leads(ordered[None])[0], noise_of("exponential"), threshold, comparison
+            beyond, noise_of("exponential"), threshold, comparison
         ).first_passing()
 
 

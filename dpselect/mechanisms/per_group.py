@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NoReturn, Self, final
 
 from pydantic import Field, model_validator
@@ -47,7 +48,7 @@ class GroupedScores(MechanismInput):
             presence that is not one of these groups.
     """
 
-    __slots__ = ("_nobody", "_scores", "max_groups_per_user", "presence")
+    __slots__ = ("_max_groups_per_user", "_nobody", "_presence", "_scores")
 
     def __init__(
         self,
@@ -57,10 +58,11 @@ class GroupedScores(MechanismInput):
         presence: Scores | None = None,
         nobody: Scores | None = None,
     ) -> None:
-        self._scores: Mapping[Label, Scores] = dict(groups) if isinstance(groups, dict) else groups
+        own = MappingProxyType(dict(groups)) if isinstance(groups, dict) else groups
+        self._scores: Mapping[Label, Scores] = own
         self._nobody = [] if nobody is None else [nobody]
         _require_groups(self._scores, self._nobody, least=1 if presence is None else 0)
-        self.presence: Scores | None = presence
+        self._presence = presence
         if presence is not None and (
             presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)
         ):
@@ -73,11 +75,21 @@ class GroupedScores(MechanismInput):
                 f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1. Bound it in"
                 " the log first"
             )
-        self.max_groups_per_user: int = max_groups_per_user
+        self._max_groups_per_user = max_groups_per_user
 
     def __len__(self) -> int:
         """One: the groups are released together."""
         return 1
+
+    @property
+    def max_groups_per_user(self) -> int:
+        """Largest number of groups in which one user is present."""
+        return self._max_groups_per_user
+
+    @property
+    def presence(self) -> Scores | None:
+        """Users of each group, if the groups were read off private data, or None."""
+        return self._presence
 
     @property
     def groups(self) -> tuple[Label, ...]:

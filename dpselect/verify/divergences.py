@@ -15,6 +15,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from accounting.arguments import check_integer
+from accounting.convert.renyi import check_delta
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
@@ -224,7 +225,9 @@ def hockey_stick(first: ArrayLike, second: ArrayLike, epsilons: ArrayLike) -> Fl
         np.atleast_2d(np.asarray(first, dtype=np.float64)),
         np.atleast_2d(np.asarray(second, dtype=np.float64)),
     )
-    return np.stack([np.maximum(p - np.exp(e) * q, 0).sum(axis=1) for e in np.atleast_1d(epsilons)])
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (np.where(q > 0, np.exp(e) * q, 0.0) for e in np.atleast_1d(epsilons))
+        return np.stack([np.maximum(p - part, 0).sum(axis=1) for part in scaled])
 
 
 def log_ratio(first: ArrayLike, second: ArrayLike) -> Floats:
@@ -291,6 +294,7 @@ def lower_bound(
     Raises:
         InvalidRequest: neither a mechanism nor a function, fewer than 10 samples, a confidence
             outside (0, 1), or a function that releases something else.
+        InvalidArgument: delta is not in [0, 1).
 
     Example:
         >>> import numpy as np
@@ -305,7 +309,7 @@ def lower_bound(
         >>> 0 <= found.epsilon < 1
         True
     """
-    release = _draw_function(mechanism, rng)
+    release, delta = _draw_function(mechanism, rng), check_delta(delta)
     samples = check_integer(
         "samples", samples, "the number of draws from each input", least=10, error=InvalidRequest
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 import attr
 import dp_accounting
+import mpmath as mp
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation, dp_event
@@ -33,7 +34,7 @@ from accounting.curves import (
     zero,
 )
 from accounting.dp_events import _READERS, _REFUSED, from_dp_event, to_dp_event
-from accounting.errors import InvalidCurve, NoEquivalent
+from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.relations import Relation
 
 BOTH: tuple[Relation, ...] = ("add_remove", "replace_one")
@@ -249,6 +250,23 @@ def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
         from_dp_event(event, "replace_one")
 
 
+@pytest.mark.parametrize("missing", [None, "", [], {}, "0.1", 2j, 10**400])
+def test_a_field_that_is_no_number_is_never_taken_for_zero(
+    missing: Any, later: dict[str, Any]
+) -> None:
+    """A sampling probability, an additive term or a delta that is missing gives no smaller curve:
+    the event is refused, as any other that holds no number.
+    """
+    for event in (
+        dp_event.PoissonSampledDpEvent(missing, GAUSS),
+        dp_event.ZCDpEvent(0.5, missing),
+        later["EpsilonDeltaDpEvent"](0.5, missing),
+        dp_event.GaussianDpEvent(missing),
+    ):
+        with pytest.raises((InvalidArgument, InvalidCurve)):
+            from_dp_event(event, "add_remove")
+
+
 def test_a_response_that_says_nothing_is_free() -> None:
     """With one bucket, or nothing but noise."""
     for p, k in ((0.0, 1), (1.0, 5)):
@@ -277,6 +295,19 @@ def test_round_trip(curve: Curve, relation: Relation) -> None:
     orders = [1.1, 2.0, 30.0]
     assert np.all(again.rdp(orders) >= curve.rdp(orders) * (1 - 1e-15))
     assert np.all(again.rdp(orders) <= curve.rdp(orders) * (1 + 1e-6) + 1e-15)
+
+
+def test_the_responses_of_a_pure_epsilon_lose_no_less_than_it() -> None:
+    """The exact loss of the noise that is written is at least epsilon, from where it is a rounding
+    of the noise to where it leaves hardly any; beyond, no reader finds a guarantee.
+    """
+    for epsilon in np.geomspace(1e-17, 699.0, 2000).tolist():
+        event = PureDP(epsilon=epsilon).to_dp_event("replace_one")
+        with mp.workdps(40):
+            assert mp.log(2 / mp.mpf(event.noise_parameter) - 1) >= epsilon
+        assert from_dp_event(event, "replace_one").core_epsilon >= epsilon
+    with pytest.raises(InvalidCurve, match="no guarantee"):
+        from_dp_event(PureDP(epsilon=701.0).to_dp_event("replace_one"), "replace_one")
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
@@ -426,6 +457,7 @@ def test_an_event_is_read_from_json_by_its_class_alone() -> None:
         '{"event": "os.system"}',
         '{"event": "Gaussian"}',
         '{"event": "Gaussian", "sigma": 1}',
+        '{"event": "Composed", "events": ""}',
         '{"noise": 1}',
         "[]",
         nested,

@@ -16,6 +16,7 @@ from scipy.stats import binom
 from spread import spread
 
 import dpselect as dps
+from accounting.errors import InvalidArgument
 from dpselect import verify
 from dpselect.verify.divergences import _limits, hockey_stick, log_ratio, renyi
 
@@ -28,7 +29,8 @@ def test_divergences_of_a_known_pair() -> None:
     """
     p, q = [0.75, 0.25], [0.5, 0.5]
     assert renyi(p, q, [2.0])[0, 0] == pytest.approx(np.log(0.75**2 / 0.5 + 0.25**2 / 0.5))
-    assert hockey_stick(p, q, [0.0, 10.0])[:, 0] == pytest.approx([0.25, 0])
+    assert hockey_stick(p, q, [0.0, 10.0, 800.0])[:, 0] == pytest.approx([0.25, 0, 0])
+    assert hockey_stick([0.75, 0.25], [1.0, 0.0], [800.0, np.inf])[:, 0].tolist() == [0.25, 0.25]
     assert log_ratio(p, q)[0] == pytest.approx(np.log(1.5))
     assert renyi([0.5, 0.5], [1.0, 0.0], [2.0])[0, 0] == np.inf
     assert log_ratio([0.5, 0.5], [1.0, 0.0])[0] == np.inf
@@ -79,11 +81,13 @@ def test_a_mechanism_is_judged_by_its_draws() -> None:
     assert 0.5 < found.epsilon <= 2.0
 
 
-@pytest.mark.parametrize("wrong", [{"samples": 5}, {"confidence": 1.0}])
+@pytest.mark.parametrize("wrong", [{"samples": 5}, {"confidence": 1.0}, {"delta": -0.5}])
 def test_wrong_settings_are_refused(wrong: Any) -> None:
-    """Too few samples or a confidence outside (0, 1) raise InvalidRequest."""
+    """Too few samples, a confidence outside (0, 1) or a negative delta, which would convict a
+    mechanism of more than it does, are refused.
+    """
     scores = dps.Scores([1, 2], sensitivity=S)
-    with pytest.raises(dps.errors.InvalidRequest):
+    with pytest.raises((dps.errors.InvalidRequest, InvalidArgument)):
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, **wrong)
 
 

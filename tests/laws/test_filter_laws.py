@@ -23,7 +23,7 @@ from accounting.cost import NOTHING, Cost
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
 from accounting.filter import PrivacyFilter, PrivacyOdometer
 from accounting.ledger import Ledger
-from accounting.remaining import Remaining
+from accounting.remaining import Remaining, sum_periods
 
 Pair = tuple[Sequence[float], Sequence[float]]
 
@@ -525,6 +525,25 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(
         ledger.create_dataset("visits", budget, "add_remove")
         ledger.charge("visits", plan, relation="add_remove")
         assert ledger.total("visits").epsilon is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "delta"), [(1.9e-12, 0.0), (0.1234567890129, 0.0), (0.1234567890129, 1e-6)]
+)
+def test_a_budget_of_many_digits_that_is_spent_states_no_less(limit: float, delta: float) -> None:
+    """A charge that equals a budget of more than 12 decimals fits; what is stated of it afterwards
+    is not below its own cost, by the filter, at all times, and over many periods.
+    """
+    pure, zcdp = acc.Budget(epsilon=limit), acc.Budget(rho=limit, delta=delta)
+    curve = acc.ZCDP(rho=limit)
+    spent = Remaining(zcdp, zcdp.filter_cost(curve))
+    assert spent.main == 0
+    assert limit <= spent.guarantee.rho <= limit + 1e-12
+    assert spent.as_data()["cost"].get("rho", limit) >= limit
+    assert spent.so_far[0] >= (curve.epsilon(delta) if delta else math.inf)
+    every = sum_periods(zcdp, [spent] * 1000)[0]
+    assert every >= ((1000 * curve).epsilon(1001 * delta) if delta else math.inf)
+    assert (Remaining(pure, pure.filter_cost(acc.PureDP(epsilon=limit))).epsilon or 0.0) >= limit
 
 
 @pytest.mark.parametrize(("count", "epsilon"), [(8, 0.0189), (5, 0.0405), (1, 0.03)])

@@ -480,6 +480,19 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
     assert not released.complete
 
 
+def test_what_groups_declare_stays_as_it_was_checked() -> None:
+    """A bound on groups per user that could be lowered, or scores that could be put in, after the
+    checks would be released at too low a cost.
+    """
+    one = dps.Scores([1, 2], sensitivity=dps.Sensitivity())
+    groups: Any = dps.mechanisms.GroupedScores({"a": one}, max_groups_per_user=3)
+    for name, value in (("max_groups_per_user", 1), ("presence", one)):
+        with pytest.raises(AttributeError):
+            setattr(groups, name, value)
+    with pytest.raises(TypeError):
+        groups.by_group["b"] = one
+
+
 def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
     """More groups per user, wider users in any one group, other mechanisms, and rounds: nothing is
     drawn or charged. No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores;

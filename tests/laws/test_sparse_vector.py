@@ -598,6 +598,15 @@ def test_every_pick_of_a_larger_stable_set_is_paid_for(k: int) -> None:
 # -- Theorem V7: large margin ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("lift", [2**53 - 5, 2**62])
+def test_the_law_of_a_large_margin_ignores_what_all_scores_share(lift: int) -> None:
+    """Leads are exact at any height: scores beyond 2^53 have the law of the same scores near 0, as
+    their draws do.
+    """
+    mechanism = LargeMargin(epsilon=8.0, delta=0.1)
+    assert law_of(mechanism, [7 + lift, 5 + lift, lift]) == law_of(mechanism, [7, 5, 0])
+
+
 @pytest.mark.parametrize(("size", "failure"), [(1, 0.1), (2, 0.05), (3, 0.3)])
 @pytest.mark.parametrize("monotone", [False, True])
 def test_the_utility_of_the_large_margin_mechanism(

@@ -232,6 +232,13 @@ accounting/curves/sparse_vector.py
     laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above
         answers = @self._count * float((gain
 accounting/dp_events.py
+    accounting/test_dp_events.py::test_the_responses_of_a_pure_epsilon_lose_no_less_than_it
+        (1 + odds) / ROOT_UP, 2) => (1 + odds), 2)
+        math.exp(-curve.epsilon0) if curve.epsilon0 < 700 else 0.0 => math.exp(-min(curve.epsilon0, 700.0))
+    accounting/test_dp_events.py::test_a_field_that_is_no_number_is_never_taken_for_zero
+        if event.sampling_probability == 0 => if not event.sampling_probability
+        if event.xi == 0 => if not event.xi
+        if event.delta == 0 => if not event.delta
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         next_up(@shift * shift / 2 * SUM_UP)
     accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
@@ -471,10 +478,12 @@ accounting/registry.py
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
         sum_up(conversion, @failures,
-        product_up(len(whole), @budget.delta)
-        product_up(len(whole), @budget.limit)
+        product_up(whole, @budget.delta)
+        product_up(whole, @budget.limit)
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
         if odometer is None or whole: => if odometer is None:
+    laws/test_filter_laws.py::test_a_budget_of_many_digits_that_is_spent_states_no_less
+        return units_up(self.measure.capacity(self.budget), MAIN_UNIT) => return self.spent.main
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
     dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
@@ -911,6 +920,9 @@ dpselect/mechanisms/above_threshold.py
         math.sqrt(answer_change) * ratio_up => math.sqrt(0.9 * answer_change) * ratio_up
     laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
         alone=@alone if alone
+    laws/test_sparse_vector.py::test_the_law_of_a_large_margin_ignores_what_all_scores_share
+        gumbel_softmax(center(ordered[:size]), => gumbel_softmax(margins(ordered[:size], 0.0),
+        beyond = -center(ordered)[1:] - => beyond = margins(ordered[:1], 0.0) - margins(ordered[1:], 0.0) -
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
         span / (1 - search)) => span / (Fraction(21, 20) - search))
 dpselect/mechanisms/canonical.py
@@ -1039,6 +1051,8 @@ dpselect/mechanisms/noisy_max.py
     laws/test_vectors.py::test_exponential_noise_attains_the_laplace_profile
         epsilon_curve(self.noise_name, @self.epsilon)
 dpselect/mechanisms/per_group.py
+    laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
+        own = MappingProxyType(dict(groups)) if => own = dict(groups) if
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
@@ -1596,6 +1610,10 @@ dpselect/app/spec/shared_fields.py
 dpselect/verify/divergences.py
     dpselect/test_verify.py::test_each_limit_misses_half_as_often_as_the_statement
         miss = (1 - confidence) / 2 => miss = 1 - confidence
+    dpselect/test_verify.py::test_divergences_of_a_known_pair
+        np.where(q > 0, np.exp(e) * q, 0.0) => np.exp(e) * q
+    dpselect/test_verify.py::test_wrong_settings_are_refused
+        _draw_function(mechanism, rng), check_delta(delta) => _draw_function(mechanism, rng), delta
 """
 
 
