@@ -236,7 +236,8 @@ class Remaining(Sectioned):
         """
         if self._rest.main > 0:
             return self.spent.main
-        return units_up(self.measure.capacity(self.budget), MAIN_UNIT)
+        whole = units_up(self.measure.capacity(self.budget), MAIN_UNIT)
+        return max(self.spent.main, whole)
 
     @property
     def measure(self) -> Measure:
