@@ -739,7 +739,7 @@ dpselect/app/events/engine.py
     dpselect/app/events/test_file_options.py::test_a_footnote_is_no_event
          if tells else None =>
     dpselect/app/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
-        if "Could not set lock" in text: => if False:
+        if "Could not set lock" in text or "is already attached" in text: => if False:
 dpselect/app/events/file_options.py
     dpselect/app/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
         r"hz|utf-7| => r"utf-7|
@@ -800,7 +800,11 @@ dpselect/app/events/sources/base.py
     dpselect/app/events/test_where.py::test_what_is_refused
             if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
+    dpselect/app/events/test_stamps.py::test_nanoseconds_are_never_rounded_into_the_next_day
+        make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS TIMESTAMPTZ)
 dpselect/app/events/sources/databases.py
+    dpselect/app/events/test_databases.py::test_sqlite_files
+        "PRAGMA query_only = ON" => "PRAGMA query_only = OFF"
     dpselect/app/events/test_sources.py::test_postgresql_refusals
             CSV.require_lines(target, what)¶ =>
     dpselect/app/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
@@ -817,6 +821,11 @@ dpselect/app/events/sources/formats.py
     dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
         relation = f"read_parquet({settings}, utf8_validation = 'replace')" => pass
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
+    dpselect/app/events/test_errors.py::test_bad_files
+        'ARRAY' AND NOT unpaired THEN => 'ARRAY' THEN
+    dpselect/app/events/test_sources.py::test_hidden_names_are_read_where_the_pattern_states_them
+        hidden -= {part[0] for part in rest.parts} => hidden = set()
+        hidden -= {part[0] for part in rest.parts} => pass
     dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")
     dpselect/app/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
