@@ -1111,18 +1111,29 @@ class AnswerFile:
         Raises:
             InvalidRequest, OutputRefused: there is no such answer, and no place for one.
         """
+        reason = None
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 data: dict[str, Any] = json.loads(_text_of(self.record))
                 earlier, present = data["question"], json.loads(json.dumps(question))
-                same = {**earlier, "source": None} == {**present, "source": None}
-                if (
-                    same
-                    and isinstance(data["released"], list)
-                    and self._beside() in (None, *data.get("files", ()))
-                ):
+                differing = [
+                    name
+                    for name in sorted(present.keys() | earlier.keys())
+                    if name != "source" and present.get(name) != earlier.get(name)
+                ]
+                if differing:  # the key last, because it may be made of the others
+                    name = min(differing, key=lambda name: name == "key")
+                    reason = f"it answers another question, with another {name}="
+                elif self._beside() not in (None, *data.get("files", ())):
+                    reason = "it was changed after it was written"
+                elif isinstance(data["released"], list):
                     return data
-        self.require()
+        try:
+            self.require()
+        except OutputRefused as error:
+            if reason:
+                error.add_note(Note(reason))
+            raise
         return None
 
     def renew(self, answer: Any, data: dict[str, Any] | None) -> None:
