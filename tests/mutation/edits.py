@@ -641,6 +641,8 @@ dpselect/app/continual/horizon.py
 dpselect/app/continual/lifecycle.py
     dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
         if not unnamed and held.name == => if False and held.name ==
+    dpselect/app/cli/test_continual.py::test_a_series_of_stated_length_takes_an_end_that_moves
+        *(("until",) if ended else ()) => *(("until",) if False else ())
     dpselect/app/cli/test_continual.py::test_another_logs_output_is_in_the_way_before_anything_is_drawn
         {**question, "key": key} => question
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--state state]

@@ -308,8 +308,9 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
         if getattr(spec, name, None) is not None:
             listing = json.dumps(getattr(spec, listed)())
             about[name] = hashlib.sha256(listing.encode()).hexdigest()
-    moves = ("until",) if isinstance(spec, ContinualSpec) and spec.periods is not None else ()
-    return about | spec.question(without={*about, *moves})
+    # The state tells a series of another length, instead of another one that is opened and charged.
+    ended = isinstance(spec, ContinualSpec) and not (spec.partial_last and spec.periods is None)
+    return about | spec.question(without={*about, *(("until",) if ended else ())})
 
 
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:

@@ -181,6 +181,9 @@ def test_a_series_of_stated_length_takes_an_end_that_moves() -> None:
     assert "it was opened with --periods=9, and --periods=3 is asked for now" in said
     assert "state --up-to for how far" in said
     assert "scale" not in said
+    for kept in ("", "--output top.csv"):  # under a made name
+        told(f"{run} 2024-07-03 {kept}")
+        assert "--periods=3 is asked for now" in told(f"{run} 2024-07-04 {kept}", 4)
 
 
 @pytest.mark.parametrize("suffix", spread([".csv", ".html", ".json"], 1))
