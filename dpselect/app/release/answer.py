@@ -768,7 +768,12 @@ def report_charge_on_error(
                 elif is_kept is not None:
                     words += _AGAIN if is_kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
-            error.add_note(Note("no answer to it is stored in the file of output="))
+            error.add_note(
+                Note(
+                    "no answer to it is stored in the file of output=. Name the file that holds it,"
+                    " or choose a new key="
+                )
+            )
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
