@@ -700,6 +700,9 @@ dpselect/app/csv_text.py
 dpselect/app/events/catalog.py
     dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
         normalize_labels(list_labels(catalog, what), normalize) => list_labels(catalog, what)
+    dpselect/app/events/test_scores.py::test_a_catalog_in_a_table_is_the_column_of_its_labels
+        elif not _is_table(source): => else:
+        or _is_table(labels): => or False:
     dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
         engine.run("SET preserve_insertion_order = true", what=what) => pass
 dpselect/app/events/contributions.py

@@ -636,7 +636,7 @@ def accepts(request: SourceRequest) -> bool:
 def rows(engine: Engine, request: SourceRequest) -> Rows:
     """All rows of all files."""
     source = request.source
-    request.refuse_options("none", "table", "query")
+    request.refuse_options("a file (sqlite:///FILE names a database)", "table", "query")
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         if request.options.format == "auto":
             names = ", ".join(f"'{form.name}'" for form in FORMATS)
