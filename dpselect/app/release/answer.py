@@ -752,6 +752,8 @@ def report_charge_on_error(
             try:
                 receipt = ledger.find(dataset, key) or next(iter(receipts), None)
                 words, uncharged = f"nothing was charged under key {key!r}", receipt is None
+            except acc.ledger.UnknownDataset:  # it has no charge
+                receipt, words = None, "nothing was charged"
             except acc.AccountingError:
                 receipt, uncharged = next(iter(receipts), None), False
                 words = (
