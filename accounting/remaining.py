@@ -454,7 +454,10 @@ def share_in_words(amount: int, whole: int, rounding: str) -> str:
     """Return an amount as a share of the whole, in percent to three digits."""
     if whole == 0:
         return "none" if amount == 0 else "more than all"
-    return f"{round_to(PRECISE.divide(Decimal(100 * amount), Decimal(whole)), rounding, 3)}%"
+    percent = PRECISE.divide(Decimal(100 * amount), Decimal(whole))
+    if percent >= 1000:
+        return f"{percent.to_integral_value(rounding):,}%"
+    return f"{round_to(percent, rounding, 3)}%"
 
 
 # -- over periods ----------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ class TopKRequest(Frozen):
     @model_validator(mode="after")
     def _can_fill_k(self) -> Self:
         if self.candidates is not None and self.candidates < self.k:
-            raise ValueError(
+            raise InvalidRequest(
                 f"k={self.k} items cannot come out of a catalog of {self.candidates}. Ask for fewer"
             )
         return self

@@ -161,6 +161,8 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     error = _asked(budget, spent, curve, 2)
     assert str(error).startswith("These 2 releases do not fit because they need ")
     assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
+    far = _asked(budget, spent, acc.PureDP(epsilon=90.0), 1)
+    assert re.search(r" needs \d?\d?\d,\d{3}% of the budget of here ", str(far))
     assert "Ask for at most 1 of them" in str(error)
     assert "of epsilon" not in str(error)
     assert (

@@ -649,6 +649,10 @@ dpselect/app/continual/horizon.py
     dpselect/app/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
         if self._is_marked(meta, len(releases) + 1): => if False:
 dpselect/app/continual/lifecycle.py
+    dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
+        if not unnamed and held.name == => if False and held.name ==
+    dpselect/app/cli/test_continual.py::test_a_series_of_stated_length_takes_an_end_that_moves
+        *(("until",) if ended else ()) => *(("until",) if False else ())
     dpselect/app/cli/test_continual.py::test_another_logs_output_is_in_the_way_before_anything_is_drawn
         {**question, "key": key} => question
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--state state]
@@ -706,6 +710,9 @@ dpselect/app/csv_text.py
 dpselect/app/events/catalog.py
     dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
         normalize_labels(list_labels(catalog, what), normalize) => list_labels(catalog, what)
+    dpselect/app/events/test_scores.py::test_a_catalog_in_a_table_is_the_column_of_its_labels
+        elif not _is_table(source): => else:
+        or _is_table(labels): => or False:
     dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
         engine.run("SET preserve_insertion_order = true", what=what) => pass
 dpselect/app/events/contributions.py
@@ -749,7 +756,7 @@ dpselect/app/events/engine.py
     dpselect/app/events/test_file_options.py::test_a_footnote_is_no_event
          if tells else None =>
     dpselect/app/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
-        if "Could not set lock" in text: => if False:
+        if "Could not set lock" in text or "is already attached" in text: => if False:
 dpselect/app/events/file_options.py
     dpselect/app/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
         r"hz|utf-7| => r"utf-7|
@@ -784,6 +791,7 @@ dpselect/app/events/reading.py
 dpselect/app/events/dialect.py
     dpselect/app/events/test_file_options.py::test_decimal_commas_are_read_where_they_are_stated
         replace(replace({number}, '.', ''), ',', '.') => replace({number}, ',', '.')
+        CASE WHEN {matches(number, _GROUPED, dialect)} THEN => CASE WHEN true THEN
 dpselect/app/events/rows.py
     dpselect/app/events/test_file_options.py::test_a_user_7_0_is_the_user_7
         CASE WHEN {name} LIKE '%.0%' AND {whole} => CASE WHEN false
@@ -810,7 +818,11 @@ dpselect/app/events/sources/base.py
     dpselect/app/events/test_where.py::test_what_is_refused
             if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
+    dpselect/app/events/test_stamps.py::test_nanoseconds_are_never_rounded_into_the_next_day
+        make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS TIMESTAMPTZ)
 dpselect/app/events/sources/databases.py
+    dpselect/app/events/test_databases.py::test_sqlite_files
+        "PRAGMA query_only = ON" => "PRAGMA query_only = OFF"
     dpselect/app/events/test_sources.py::test_postgresql_refusals
             CSV.require_lines(target, what)¶ =>
     dpselect/app/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
@@ -834,6 +846,11 @@ dpselect/app/events/sources/formats.py
     dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
         relation = f"read_parquet({settings}, utf8_validation = 'replace')" => pass
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
+    dpselect/app/events/test_errors.py::test_bad_files
+        'ARRAY' AND NOT unpaired THEN => 'ARRAY' THEN
+    dpselect/app/events/test_sources.py::test_hidden_names_are_read_where_the_pattern_states_them
+        hidden -= {part[0] for part in rest.parts} => hidden = set()
+        hidden -= {part[0] for part in rest.parts} => pass
     dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
         delimiter=",", quote='"') => delimiter=",", quote="")
     dpselect/app/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read
@@ -1377,15 +1394,17 @@ dpselect/ranking/spectral_top_k.py
         return @ratio_up(self.sensitivity_bound.l1_of(None)
 dpselect/app/release/answer.py
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--ledger sqlite:///ledger.db --dataset visits --key july --state state]
-        {**earlier, "source": None} == {**present, "source": None} => earlier == present
+        if name != "source" and present => if present
     dpselect/app/release/test_preview.py::test_a_row_that_noise_explains_is_marked
         bar = @interval.half_width +
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         count=max(1, len(self.selection)) => count=1
+    dpselect/app/release/test_retry.py::test_what_is_not_declared_was_not_charged
+        except acc.ledger.UnknownDataset: => except ZeroDivisionError:
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         expected["entry"] = charge.get("entry") => pass
     dpselect/app/cli/test_continual.py::test_outputs_are_renewed_in_their_place[.csv]
-        self._beside() in (None, *data.get("files", ())) => True
+        elif self._beside() not in (None, *data.get("files", ())): => elif False:
         files = (*filter(None, [beside]), digest) => files = (*filter(None, []), digest)
     dpselect/app/cli/test_continual.py::test_a_page_has_a_title_that_may_change
         if same and (not has_table or digest == beside): => if same:
@@ -1458,6 +1477,8 @@ dpselect/app/release/run.py
     dpselect/app/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
         if receipt.replayed:¶            return cls => if False:¶            return cls
 dpselect/app/release/series.py
+    dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
+        if earlier is not None and not state.exists(): => if False:
     dpselect/app/release/test_noise_check.py::test_a_series_stops_before_its_second_charge
         not self._question.spec.go_on and len(answers) == 1 => False and len(answers) == 1
     dpselect/app/release/test_noise_check.py::test_a_later_quiet_period_stops_nothing

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -308,15 +308,17 @@ def _question(spec: KeptFields, command: str, **about: Any) -> dict[str, Any]:
         if getattr(spec, name, None) is not None:
             listing = json.dumps(getattr(spec, listed)())
             about[name] = hashlib.sha256(listing.encode()).hexdigest()
-    moves = ("until",) if isinstance(spec, ContinualSpec) and spec.periods is not None else ()
-    return about | spec.question(without={*about, *moves})
+    # The state tells a series of another length, instead of another one that is opened and charged.
+    ended = isinstance(spec, ContinualSpec) and not (spec.partial_last and spec.periods is None)
+    return about | spec.question(without={*about, *(("until",) if ended else ())})
 
 
 def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
     """A public name that two questions, or logs with other names, do not share.
 
     The same call therefore finds it again. Without a ledger, and with a stated state, the name is
-    that of the question alone, so that each night's log may have a name of its own.
+    that of the question alone, so that each night's log may have a name of its own. A state that
+    was named here and then moved keeps its name.
 
     Raises:
         InvalidRequest: the log has no name, and a state or a key of the ledger would be named after
@@ -334,7 +336,15 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
                 " state it"
             )
     if spec.ledger is None and spec.state is not None:
+        held = Path(spec.state)
+        if not unnamed and held.name == f"{_name_of(parts, question)}.state":
+            return held.stem
         parts = ("series",)
+    return _name_of(parts, question)
+
+
+def _name_of(parts: Sequence[object], question: dict[str, Any]) -> str:
+    """A public name of logs and a question."""
     logs = [str(source_name(part)) for part in parts]
     logs = [log if "://" in log else os.path.normpath(log) for log in logs]
     digest = hashlib.sha256(

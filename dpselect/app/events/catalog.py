@@ -132,7 +132,7 @@ def list_labels(catalog: Labels, what: str) -> list[Label]:
             f"{what}={catalog!r} is text, not labels. Read a file of them with events.read_catalog"
         )
     labels = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
-    if not isinstance(labels, Iterable):
+    if not isinstance(labels, Iterable) or _is_table(labels):
         raise EventLogError(f"{what} is one {type(labels).__name__}. Pass a list of labels")
     names = list(labels)
     if not names:
@@ -141,6 +141,11 @@ def list_labels(catalog: Labels, what: str) -> list[Label]:
             " the log"
         )
     return [_plain(name, what) for name in names]
+
+
+def _is_table(source: object) -> bool:
+    """True if iterating over the source would give columns, or their names."""
+    return hasattr(type(source), "columns")  # polars warns who asks a lazy frame
 
 
 def normalize_labels(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
@@ -171,24 +176,23 @@ class ListOptions(FileOptions):
 def public_list(
     source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
 ) -> tuple[Label, ...]:
-    """Labels of a list or of a file of labels, in the form of a log read with these options.
+    """Labels of a list, table or file of labels, in the form of a log read with these options.
 
     A file is read with the log's encoding and null texts, and with its delimiter and quote unless
     its header shows another delimiter or it has one label per line.
     """
-    if not isinstance(source, str | os.PathLike):
+    names: tuple[str, ...] = ("missing", "null", "normalize")
+    if isinstance(source, str | os.PathLike):
+        split = column is not None or inner_suffix(Path(source)) in (
+            *CSV.suffixes[:1],
+            *TSV.suffixes,
+        )
+        names += (
+            "encoding",
+            *(("delimiter", "quote", "escape", "comment") if split else ()),
+        )
+    elif not _is_table(source):
         return normalize_labels(list_labels(source, what), options.normalize)
-    split = column is not None or inner_suffix(Path(source)) in (
-        *CSV.suffixes[:1],
-        *TSV.suffixes,
-    )
-    names = (
-        "encoding",
-        "missing",
-        "null",
-        "normalize",
-        *(("delimiter", "quote", "escape", "comment") if split else ()),
-    )
     return tuple(
         read_catalog(
             source, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})

@@ -143,9 +143,16 @@ def double(number: float) -> str:
     return text if "e" in text else f"{text}e0"
 
 
-def decimal(number: str, mark: str) -> str:
-    """SQL of a number text with a decimal point, from one with the decimal mark `mark`."""
-    return number if mark == "." else f"replace(replace({number}, '.', ''), ',', '.')"
+# with a decimal comma: points group three digits, or 12.5 would be read as 125
+_GROUPED = r"[^.]*|\s*[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?\s*"
+
+
+def decimal(number: str, mark: str, dialect: Dialect) -> str:
+    """SQL of a number text with a decimal point, from one with the decimal mark `mark`, or null."""
+    if mark == ".":
+        return number
+    pointed = f"replace(replace({number}, '.', ''), ',', '.')"
+    return f"CASE WHEN {matches(number, _GROUPED, dialect)} THEN {pointed} END"
 
 
 def matches(text: str, pattern: str, dialect: Dialect) -> str:

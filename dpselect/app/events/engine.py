@@ -418,11 +418,15 @@ def _explain(error: Exception, what: str, *, tells: bool) -> str:
             " others), or text follows a quote. Such a malformed file is refused whole. Give all"
             " lines one end, with dos2unix for example"
         )
-    if "Could not set lock" in text:
+    if "Could not set lock" in text or "is already attached" in text:
         return (
-            f"{what} is in use by another process, which may write to it. Close it there, or read a"
-            " copy of the file"
+            f"{what} is in use by another process or connection, which may write to it. Close it"
+            " there, or read a copy of the file"
         )
+    if "Need at least one non-root column" in text:
+        return f"{what} is empty: it has no columns. Write them, also where there is no event"
+    if isinstance(error, duckdb.NotImplementedException) and "Data type" in text:
+        return f"{what} cannot be read, because of a column's type. Cast it to text or integers"
     if "CSV Error" in text:
         return (
             f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"

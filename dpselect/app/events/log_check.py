@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
@@ -326,6 +327,12 @@ def _doubts(check: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
         yield f"{part} are left out by {' and '.join(filters)}: is that meant?"
     if check.users > 1 and check.users == check.rows:
         yield "every event has a user of its own: is user= the column of users, and not of events?"
+    for user, _ in check.heaviest[:1]:
+        if re.fullmatch(r"\d([.,]\d+)?E\+\d+", str(user)):
+            yield (
+                f"user {str(user)!r} is a long number that a spreadsheet has shortened, and perhaps"
+                " many users: export the column as text"
+            )
     total = sum(number for _, number in check.heaviest[:1])
     if total > _MOST * check.items and total > _FAR * check.items_per_user["0.99"]:
         yield (

@@ -245,7 +245,9 @@ def shape_events(
         columns["t"] = "moment AS t, wall"
     if "value" in role_columns.by_role:
         mark = request.options.decimal if log.kinds["value"] == "str" else "."
-        inner.append(f"{dialect.number(decimal('v', mark))} + 0e0 AS number")  # no negative zero
+        inner.append(
+            f"{dialect.number(decimal('v', mark, dialect))} + 0e0 AS number"
+        )  # no negative zero
         bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
         columns["v"] = "number AS v"
         if request.amount is not None:

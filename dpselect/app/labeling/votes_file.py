@@ -203,6 +203,8 @@ def _ballots(
     try:
         content = read()
         arrays = content if isinstance(content, dict) else {"votes": content}
+        if arrays.keys() == {"arr_0"}:  # what numpy.savez calls an array without a name
+            arrays = {"votes": arrays["arr_0"]}
         if "votes" in arrays and labels is not None:
             arrays["classes"] = arrays.pop("votes")
             if _is_text(path):  # the line above classes names teachers
@@ -226,17 +228,19 @@ def _ballots(
                 )
             labels = len(names) if labels is None and names is not None else labels
             return _from_classes(arrays["classes"], voting, labels, declared), True
+        votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         if labels is not None:
             _refuse(
                 f"labels={labels} is for classes, but it holds a sparse matrix, which states"
                 " that number. Leave it out"
             )
-        votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
         return _from_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
     except AccountingError as error:
         raise VotesFileError(f"{mask(path)}: {error}") from None
     except (*_UNREADABLE, *_NO_VOTES):
-        raise VotesFileError(f"{mask(path)} is damaged or holds no votes. Give {_FORMS}") from None
+        raise VotesFileError(
+            f"{mask(path)} holds no votes that can be read. Give {_FORMS}"
+        ) from None
 
 
 def _is_text(path: Path) -> bool:

@@ -752,6 +752,8 @@ def report_charge_on_error(
             try:
                 receipt = ledger.find(dataset, key) or next(iter(receipts), None)
                 words, uncharged = f"nothing was charged under key {key!r}", receipt is None
+            except acc.ledger.UnknownDataset:  # it has no charge
+                receipt, words = None, "nothing was charged"
             except acc.AccountingError:
                 receipt, uncharged = next(iter(receipts), None), False
                 words = (
@@ -768,7 +770,12 @@ def report_charge_on_error(
                 elif is_kept is not None:
                     words += _AGAIN if is_kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
-            error.add_note(Note("no answer to it is stored in the file of output="))
+            error.add_note(
+                Note(
+                    "no answer to it is stored in the file of output=. Name the file that holds it,"
+                    " or choose a new key="
+                )
+            )
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
@@ -1111,18 +1118,29 @@ class AnswerFile:
         Raises:
             InvalidRequest, OutputRefused: there is no such answer, and no place for one.
         """
+        reason = None
         if self.record is not None and self.record.is_file():
             with suppress(ValueError, KeyError, TypeError, RecursionError):
                 data: dict[str, Any] = json.loads(_text_of(self.record))
                 earlier, present = data["question"], json.loads(json.dumps(question))
-                same = {**earlier, "source": None} == {**present, "source": None}
-                if (
-                    same
-                    and isinstance(data["released"], list)
-                    and self._beside() in (None, *data.get("files", ()))
-                ):
+                differing = [
+                    name
+                    for name in sorted(present.keys() | earlier.keys())
+                    if name != "source" and present.get(name) != earlier.get(name)
+                ]
+                if differing:  # the key last, because it may be made of the others
+                    name = min(differing, key=lambda name: name == "key")
+                    reason = f"it answers another question, with another {name}="
+                elif self._beside() not in (None, *data.get("files", ())):
+                    reason = "it was changed after it was written"
+                elif isinstance(data["released"], list):
                     return data
-        self.require()
+        try:
+            self.require()
+        except OutputRefused as error:
+            if reason:
+                error.add_note(Note(reason))
+            raise
         return None
 
     def renew(self, answer: Any, data: dict[str, Any] | None) -> None:

@@ -629,10 +629,15 @@ class KeptHorizon:
 
         Raises:
             InvalidRequest, OutputRefused: as for `AnswerFile.read_answer`.
+            HorizonError: the file has such an answer, and there is no state that could go on.
         """
         earlier = place.read_answer(question)
         if earlier is not None and not state.exists():
-            place.require()  # a file without its state is in the way: nothing could go on with it
+            raise HorizonError(
+                f"state={mask(state)} does not exist, and output= holds answers of its series. If"
+                " the state lies elsewhere, name it (state=); a series without its state has ended."
+                " For another series, name another file"
+            )
         return cls(place, question, state, earlier)
 
     def write(self, answer: HorizonAnswer) -> HorizonAnswer:

@@ -178,7 +178,8 @@ _MALFORMED = {
         " that is the decimal point, or say with missing= what the file writes where there is none"
     ),
     "": (
-        "values that are neither text nor whole numbers (fractions, booleans, or nested values)."
+        "values that are neither text nor whole numbers (fractions, booleans, nested values, or"
+        " lists in two columns)."
         " Write them as text (whole numbers that pandas wrote as fractions, since one is missing,"
         " become integers by a cast to Int64)"
     ),
@@ -382,6 +383,8 @@ def select_columns(
             sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
         elif kinds[role] == "number":
             sql = f"CAST({sql} AS DOUBLE)"
+        elif stored == _NANOSECONDS:
+            sql = f"make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql}))))"
         if role in lists:
             sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
         selections.append(f"{sql} AS {SHORT[role]}")
@@ -439,6 +442,7 @@ def find_column(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] 
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
 _FRACTIONS = ("FLOAT", "DOUBLE")
+_NANOSECONDS = "TIMESTAMPTZ_NS"  # a cast of it to microseconds could round into the next period
 # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the
 # rows
 _NULLS = '"NULL"'
@@ -457,7 +461,7 @@ _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
     "time": (
         (
             ("wall", "DATE|TIMESTAMP(_S|_MS|_NS)?"),
-            ("instant", "TIMESTAMP WITH TIME ZONE"),
+            ("instant", f"TIMESTAMP WITH TIME ZONE|{_NANOSECONDS}"),
             ("int", _INTEGER),
             ("str", "VARCHAR"),
         ),
@@ -556,8 +560,7 @@ def positions_by_path(
                     columns = "one column, so give 1 ('column0' means the same)"
                 raise EventLogError(
                     f"{role_field(role)}={column!r} is not a column of {what}, read without a"
-                    f" header: it has {columns}, or state header= if its first line has names, or"
-                    " its delimiter="
+                    f" header: it has {columns}, or state header= if its first line has names"
                 )
             places[role] = place, ()
         elif (
@@ -574,8 +577,8 @@ def positions_by_path(
             raise EventLogError(
                 f"{role_field(role)}={column!r} is not a column of {what}: its first line does not"
                 " name it, and may be data, so is not shown; without a header, give column"
-                f" {numbers}; with one, state header= to see its names, and delimiter= if it is"
-                " another, or comment= if the first lines are comments"
+                f" {numbers}; with one, state header= to see its names, and remove lines above it,"
+                " such as a title, or state comment= if they begin with one character"
             )
     for first, second in itertools.combinations(places, 2):
         if places[first] == places[second]:
@@ -603,7 +606,7 @@ def place_of(field: str, column: object, names: Sequence[object], what: str) -> 
     """0-based position of the one column of exactly this name. The error lists the columns."""
     field = role_field(field)
     if column not in names:
-        listing = ", ".join(map(repr, names[:_MOST_LISTED]))
+        listing = ", ".join(map(repr, names[:_MOST_LISTED])) or "none"
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
         raise EventLogError(
             f"{field}={column!r} is not a column of {what}: its columns are {listing}{more}"

@@ -47,7 +47,7 @@ def _satisfies(name: str, kind: Kind, test: Condition, dialect: Dialect, mark: s
     text = f"nullif(CAST({name} AS VARCHAR), '')"
     number = dialect.number(name)
     if kind == "str":
-        digits = decimal(text, mark)
+        digits = decimal(text, mark, dialect)
         number = f"CASE WHEN {matches(digits, NUMBER, dialect)} THEN {dialect.number(digits)} END"
     number = f"CASE WHEN abs({number}) <= {LARGEST} THEN {number} END"
     side, value = (

@@ -131,6 +131,8 @@ def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
                     )
                 identifier = database.dialect.identifier_preparer.quote_identifier
                 query = _query(request, lambda name: ".".join(map(identifier, name.split("."))))
+                if database.dialect.name == "sqlite":
+                    connection.exec_driver_sql("PRAGMA query_only = ON")
                 if request.unread:
                     query = f"SELECT * FROM ({query}\n) dpselect_log WHERE 1 = 0"
                 streaming = connection.execution_options(
@@ -160,7 +162,7 @@ def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
     except Exception as error:  # a driver's own
         failure = (
             f"{what} cannot be read from the database: {type(error).__name__}. Check the address,"
-            " the names and the permissions"
+            " the names, the permissions, and that no other process locks it"
         )
     if failure:
         raise EventLogError(failure)

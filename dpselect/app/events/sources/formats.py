@@ -213,14 +213,13 @@ class Delimited:
         listed = header is True or not set(role_columns.by_role.values()).isdisjoint(first)
         split = (
             what
-            if self.delimiter in ("\t", ",") and len(first) > 1
-            else f"{what} (split at {form.delimiter!r})"
+            if self == _SHEET or (self.delimiter in ("\t", ",") and len(first) > 1)
+            else f"{what} (split at {form.delimiter!r}; delimiter= states another)"
         )
         places = positions_by_name(role_columns, first, split, header=has_header, listed=listed)
-        how = (
-            f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header"
-            " line"
-        )
+        how = f"{'with' if has_header else 'without'} a header line"
+        if self != _SHEET:
+            how = f"fields split at {form.delimiter!r}, {how}"
         types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
         columns = ", ".join(
             f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
@@ -366,6 +365,7 @@ class Delimited:
 
 CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
+_SHEET = replace(CSV, name="xlsx")  # of a workbook, whose fields nobody split
 
 
 def _excel(engine: Engine, request: SourceRequest) -> Rows:
@@ -376,7 +376,7 @@ def _excel(engine: Engine, request: SourceRequest) -> Rows:
     if request.unread and not CSV.has_header(request.columns, request.options.header):
         return request.unread_rows(what)
     path = workbook(source, engine.fresh_path("sheet"), what, rows=1 if request.unread else None)
-    return CSV.read(path, request.columns, request.options.header, what, sniff=False)
+    return _SHEET.read(path, request.columns, request.options.header, what, sniff=False)
 
 
 def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
@@ -466,15 +466,20 @@ def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
                 f" {_json_within(short_names[first.lower()], path_within)})"
             )
         fields.append(f"{value} AS {SHORT[role]}")
+    # An event per element where a label is a list. Elements of two lists are not paired, so such an
+    # event stays nested and is refused below.
+    labels = [SHORT[role] for role in names if is_label(role)]
+    lists = " + ".join(f"(coalesce(json_array_length({column}), 0) > 1)::INT" for column in labels)
     sql = f"SELECT {', '.join(fields)} FROM {source}"
-    # an event per element where a label is a list
-    for column in (SHORT[role] for role in names if is_label(role)):
+    sql = f"SELECT *, ({lists}) > 1 AS unpaired FROM ({sql})"
+    for column in labels:
         spread = (
             f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE"
             " [NULL] END"
         )
         elements = (
-            f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+            f"unnest(CASE WHEN json_type({column}) = 'ARRAY' AND NOT unpaired THEN {spread}"
+            f" ELSE [{column}] END)"
         )
         sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
     texts, bad = [], []
@@ -714,7 +719,7 @@ def accepts(request: SourceRequest) -> bool:
 def rows(engine: Engine, request: SourceRequest) -> Rows:
     """All rows of all files."""
     source = request.source
-    request.refuse_options("none", "table", "query")
+    request.refuse_options("a file (sqlite:///FILE names a database)", "table", "query")
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         if request.options.format == "auto":
             names = ", ".join(f"'{form.name}'" for form in FORMATS)
@@ -779,9 +784,9 @@ def _several(engine: Engine, request: SourceRequest) -> Rows:
     """All rows of all files, in the order of the files' names.
 
     The files must have these columns and agree on their types. In a folder, the Parquet files (or
-    those of the stated format) are read at any depth, except names that begin with a dot or an
-    underscore. For a file in a folder or found by a pattern, key=value in the name of a folder on
-    its way is a column of text.
+    those of the stated format) are read at any depth. Names that begin with a dot or an underscore
+    are left out, unless the pattern states one. For a file in a folder or found by a pattern,
+    key=value in the name of a folder on its way is a column of text.
     """
     title = (
         f"{len(request.source)} files"
@@ -820,19 +825,14 @@ def _files(request: SourceRequest) -> list[tuple[Path | str, dict[str, str | Non
     source = request.source
     if isinstance(source, list | tuple):
         return [(path, {}) for path in source]
-    root = Path(cast(str, source))
+    root, hidden = Path(cast(str, source)), {".", "_"}
     if root.is_dir():
         require_whole(root)
         kind = PARQUET.name if request.options.format == "auto" else request.options.format
-        matching = (
+        files = [
             path
             for path in root.rglob("*")
             if (form := format_of(path, "auto")) is not None and form.name == kind
-        )
-        files = [
-            path
-            for path in matching
-            if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
         ]
     else:
         pattern, depth = (
@@ -840,12 +840,15 @@ def _files(request: SourceRequest) -> list[tuple[Path | str, dict[str, str | Non
             next(at for at, part in enumerate(root.parts) if glob.has_magic(part)),
         )
         root = Path(*pattern.parts[:depth])
-        files = list(root.glob(str(pattern.relative_to(root))))
+        rest = pattern.relative_to(root)
+        files = list(root.glob(str(rest)))
+        hidden -= {part[0] for part in rest.parts}
     result = list[tuple[Path | str, dict[str, str | None]]]()
     for path in sorted(path for path in files if not path.is_dir()):
-        pairs = [
-            folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder
-        ]
+        parts = path.relative_to(root).parts
+        if any(part[0] in hidden for part in parts):  # such as a file that is still being written
+            continue
+        pairs = [folder.split("=", 1) for folder in parts[:-1] if "=" in folder]
         result.append(
             (
                 path,

@@ -201,7 +201,9 @@ def _pandas(
     engine: Engine, source: Any, request: SourceRequest, what: str
 ) -> tuple[str, int, _Within]:
     """Read a pandas frame, which infers types of columns from its rows if none is stated."""
-    short, within = _places(request, list(source.columns), what)
+    indexed = any(name is not None for name in source.index.names)
+    named = f"{what} (reset_index() makes its index columns)" if indexed else what
+    short, within = _places(request, list(source.columns), named)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in request.columns.by_role.items():
         series = table[SHORT[role]]

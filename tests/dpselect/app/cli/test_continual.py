@@ -181,6 +181,9 @@ def test_a_series_of_stated_length_takes_an_end_that_moves() -> None:
     assert "it was opened with --periods=9, and --periods=3 is asked for now" in said
     assert "state --up-to for how far" in said
     assert "scale" not in said
+    for kept in ("", "--output top.csv"):  # under a made name
+        told(f"{run} 2024-07-03 {kept}")
+        assert "--periods=3 is asked for now" in told(f"{run} 2024-07-04 {kept}", 4)
 
 
 @pytest.mark.parametrize("suffix", spread([".csv", ".html", ".json"], 1))
@@ -212,7 +215,9 @@ def test_outputs_are_renewed_in_their_place(monkeypatch: pytest.MonkeyPatch, suf
     assert out.stat().st_mode & 0o777 == 0o644
     out.write_bytes(renewed.replace(b"2024-07-03", b"2024-07-99"))
     Path("all.csv").unlink()
-    assert "exists and is not overwritten" in told(f"{asked} 2024-07-04", 2)
+    said = told(f"{asked} 2024-07-04", 2)
+    assert "exists and is not overwritten" in said
+    assert ("it was changed" in said) == (suffix != ".json")
     out.write_bytes(renewed)
     told(f"{asked} 2024-07-04")
 
@@ -393,6 +398,21 @@ def test_each_nights_log_may_have_a_name_of_its_own(kept: str) -> None:
     assert "2024-07-02" in Path("top.csv").read_text()
     record = json.loads(Path("top.csv.json").read_text())
     assert (record["released"], record["question"]) == (second["released"], second["question"])
+
+
+def test_a_state_that_was_moved_is_told_and_goes_on() -> None:
+    """It has the status of a missing state, although the output lies in the way, and goes on where
+    it is named. An option that makes another question is named too.
+    """
+    asked = f"run all.csv {ASKED} --output top.csv --up-to 2024-07-02"
+    told(asked)
+    (state,) = Path().glob("*.state")
+    Path("moved").mkdir()
+    for path in (state, state.with_name(f"{state.name}.key")):
+        path.rename(Path("moved", path))
+    assert f"--state='{state}' does not exist" in told(asked, 4)
+    assert "with another --time-zone" in told(f"{asked} --time-zone Europe/Berlin", 2)
+    assert told(f"{asked} --state moved/{state} --json")["horizon"]["periods_left"] == 2
 
 
 def test_another_logs_output_is_in_the_way_before_anything_is_drawn() -> None:

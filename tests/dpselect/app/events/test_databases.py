@@ -46,6 +46,8 @@ def test_sqlite_files(sqlite: str) -> None:
         fraction = "SELECT 1.5 AS u, 2 AS i"
         refused(sqlite, "neither text nor whole numbers", query=fraction, **more)
     refused(sqlite, "OperationalError", table="other")
+    refused(sqlite, "OperationalError", query='DROP TABLE "visits 2024"')
+    assert counted(sqlite, table="visits 2024") == expected
     refused(f"{sqlite}.none", "file does not exist", table="visits 2024")
     assert not Path(f"{sqlite}.none".removeprefix("sqlite:///")).exists()
 
@@ -112,6 +114,7 @@ def test_what_keeps_a_duckdb_file_from_being_read_is_said(tmp_path: Path) -> Non
     path = tmp_path / "log.duckdb"
     with duckdb.connect(path) as base:
         base.execute("CREATE TABLE log AS SELECT 'u' AS u, 'i' AS i")
+        refused(f"duckdb:///{path}", "in use by another process or connection", table="log")
     refused(f"duckdb:///{path}", "names something that is not there", table="other")
     hold = (
         f"import duckdb; base = duckdb.connect({str(path)!r}); print('open', flush=True); input()"

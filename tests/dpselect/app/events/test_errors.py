@@ -92,6 +92,8 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.jsonl", f'{{"u": 1, "i": [["{SECRET}"]]}}\n', "neither text nor whole numbers"),
         ("log.jsonl", f'{{"u": 1, "i": {{"a": "{SECRET}"}}}}\n', "neither text nor whole numbers"),
         ("log.jsonl", f'{{"u": true, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": [1, 2], "i": ["a", "{SECRET}"]}}\n', "lists in two columns"),
+        ("log.csv", f"Shop, 2026\nu,i\n1,{SECRET}\n", "remove lines above it"),
         ("log.parquet", GOOD, "not a Parquet file"),
         ("log.parquet", f"PAR1{SECRET}", "damaged"),
         ("log.log", GOOD, r"\.csv, .*\.tsv"),
@@ -178,6 +180,8 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
             "integers throughout, or text throughout",
         ),
         (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "a cast to Int64"),
+        (pd.DataFrame({"u": [1], "i": [SECRET]}).set_index(["u", "i"]), r"reset_index\(\) makes"),
+        (pd.DataFrame({"u": pd.arrays.SparseArray([1]), "i": [SECRET]}), "a column's type"),
         (pd.DataFrame([[1, 2, SECRET]], columns=["u", "u", "i"]), "more than one column"),
         (
             pl.DataFrame({"u": [2**100], "i": [SECRET]}, schema={"u": pl.Int128, "i": pl.String}),

@@ -292,6 +292,10 @@ def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
     assert events.read(path, **COLUMNS, **asked, decimal=",").scores().values.tolist() == [1244.75]
     assert counted(path, decimal=",", where="paid > 3.4") == {"x": 3}
     assert counted(path, where="paid > 3.4") == {"x": 1}
+    for pointed in ("12.5", "1,234.5", "1.2345", "1.234.56"):
+        (tmp_path / "pointed.csv").write_text(f"user_id;item_id;paid\nu1;x;{pointed}\n")
+        with pytest.raises(EventLogError, match="not a finite number"):
+            events.read(tmp_path / "pointed.csv", **COLUMNS, **asked, decimal=",")
     table = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "paid": [1.5]})
     table.to_json(tmp_path / "log.jsonl", orient="records", lines=True)
     table.to_excel(tmp_path / "log.xlsx", index=False)
@@ -408,7 +412,7 @@ def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
         path.write_text(f"#\n{below}", encoding="latin-1")
         refused(path, rule, **COLUMNS, comment="#")
     path.write_text(f"#\n{text(',')}", encoding="utf-8")
-    refused(path, "or comment= if", **COLUMNS)
+    refused(path, "or state comment= if", **COLUMNS)
     path.write_text(f"{text(',')}#\n", encoding="utf-8")
     refused(path, r"line of comments \(state comment=", **COLUMNS)
     for wrong in ("##", "a", '"', " ", "", 7):

@@ -139,6 +139,7 @@ EARLY, LATE = "2024-01-01", "2030-01-01"
             "2 of 3 events are left out by where=: is that meant?",
         ),
         ([("a", None), ("b", None), ("b", "x")], {}, "have no item"),
+        ([("1.23457E+15", "x"), ("1.23457E+15", "y"), ("7", "x")], {}, "a spreadsheet has short"),
         (
             [("bot", str(item)) for item in range(99)] + [(f"u{n}", "1") for n in range(200)],
             {},
@@ -148,7 +149,7 @@ EARLY, LATE = "2024-01-01", "2030-01-01"
 )
 def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], words: str) -> None:
     """Lists in one field, ids of events as users, windows or conditions that leave most out, named
-    alone, users who have nearly all.
+    alone, users who have nearly all, ids that lost their digits.
     """
     window = {"until": "2025-01-01"} if "time" in options else {}
     assert any(words in line for line in checked(rows, **window, **options).doubts)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +18,7 @@ import dpselect as dps
 from dpselect import events
 from dpselect.app.events.engine import Engine
 from dpselect.app.events.log_check import check
+from dpselect.app.spec.topk_spec import TopKSpec
 from dpselect.errors import EventLogError
 
 TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
@@ -191,6 +194,19 @@ def test_read_catalog(
     path = tmp_path / name
     path.write_bytes(data.encode())
     assert events.read_catalog(path, column, item="place") == labels
+
+
+@pytest.mark.parametrize("kind", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
+def test_a_catalog_in_a_table_is_the_column_of_its_labels(kind: Any) -> None:
+    """It is read like a file, and never taken for a list of the names of its columns."""
+    table = kind({"item": ["zoo", "pier"], "town": ["a", "b"]})
+    log = pa.table({"who": [1, 2, 2], "item": ["zoo", "zoo", "pier"]})
+    answer = dps.topk(log, user="who", item="item", k=2, epsilon=1e5, domain=table)
+    assert answer.items == ("zoo", "pier")
+    spec = TopKSpec(user="who", item="item", k=1, epsilon=1.0, domain=table, domain_column="town")
+    assert spec.catalog() == ("a", "b")
+    with pytest.raises(EventLogError, match="Pass a list of labels"):
+        events.read(log, user="who", item="item").scores(table)
 
 
 @pytest.mark.slow

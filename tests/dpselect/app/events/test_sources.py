@@ -20,7 +20,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 import sqlalchemy
-from event_oracle import SECRET, Sources, Stream, bounded, distinct_users, refused
+from event_oracle import SECRET, Sources, Stream, bounded, counted, distinct_users, refused
 
 import accounting as acc
 import dpselect as dps
@@ -85,6 +85,17 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
         events.read(tmp_path / "shop=1", user="u", item="town") and events.read(
             f"{tmp_path}/*/*/*.parquet", user="shop", item="town"
         )
+
+
+def test_hidden_names_are_read_where_the_pattern_states_them(tmp_path: Path) -> None:
+    """A pattern matches a file that is still being written as little as a folder holds it."""
+    for name, user in (("a", 1), (".b", 2), ("_c", 3), ("_temporary/d", 4)):
+        path = tmp_path / f"{name}.csv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"u,i\n{user},{name}\n")
+    for pattern, labels in (("*.csv", ["a"]), ("**/*.csv", ["a"]), ("_*.csv", ["_c"])):
+        assert list(counted(f"{tmp_path}/{pattern}")) == labels
+    assert list(counted(tmp_path, format="csv")) == ["a"]
 
 
 def test_values_in_folders_names_are_data(tmp_path: Path) -> None:

@@ -170,6 +170,9 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
             VotesFile.read(path)
     with pytest.raises(VotesFileError):
         VotesFile.read(tmp_path)
+    path.write_bytes(b"PAR1")
+    with pytest.raises(VotesFileError, match="holds no votes that can be read"):
+        VotesFile.read(path, labels=3)
     for place in range(0, len(content), 13):
         path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
         try:
@@ -185,8 +188,10 @@ def test_classes_are_read(tmp_path: Path) -> None:
     """
     np.save(tmp_path / "classes.npy", CLASSES)
     np.savez(tmp_path / "classes.npz", classes=CLASSES, names=np.array(["a", "b", "c"]))
+    np.savez(tmp_path / "unnamed.npz", CLASSES)
     for name, asked, names in (
         ("classes.npy", {"labels": 3}, None),
+        ("unnamed.npz", {"labels": 3}, None),
         ("classes.npz", {}, ("a", "b", "c")),
     ):
         one = VotesFile.read(tmp_path / name, **asked, teachers=3, missing="allow")

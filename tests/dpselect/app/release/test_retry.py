@@ -642,6 +642,15 @@ def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows() 
     assert actions() == RELEASED * 2
 
 
+def test_what_is_not_declared_was_not_charged() -> None:
+    """A charge to a dataset that the ledger does not have leaves no doubt."""
+    curve = acc.PureDP(epsilon=0.1).to_json()
+    ask = f"ledger charge --ledger {URL} --dataset lgo --relation add_remove --key k --curve"
+    said = dpselect(f"{ask} '{curve}'").output
+    assert "is not declared in this ledger" in said
+    assert "unknown" not in said
+
+
 @pytest.mark.parametrize("pay", [{}, {"pay_for_what_came_out": True}])
 def test_a_restored_backup_is_charged_for_an_answer_once(pay: dict[str, Any]) -> None:
     """`ledger charge --answer` charges what the answer's release did, with its record, so that the
