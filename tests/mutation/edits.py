@@ -483,7 +483,7 @@ accounting/remaining.py
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
         if odometer is None or whole: => if odometer is None:
     laws/test_filter_laws.py::test_a_budget_of_many_digits_that_is_spent_states_no_less
-        return units_up(self.measure.capacity(self.budget), MAIN_UNIT) => return self.spent.main
+        return max(self.spent.main, whole) => return self.spent.main
     laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
     dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
