@@ -24,7 +24,11 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 from postgres_server import postgres as postgres
+from shared_database import shared_database as shared_database
 from spread import evenly
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import Engine
+from sqlalchemy.util import LRUCache
 
 import accounting.curves.base
 import dpselect.mechanisms.base
@@ -78,7 +82,8 @@ def globals_as_they_were() -> Iterator[None]:
     yield
     mpmath.mp.dps, flint.ctx.prec = 15, 53
     if _PATCHED:
-        _drop_caches()
+        is_above = all(_module_of(target).startswith(_ABOVE) for target in _PATCHED)
+        _drop_caches(("accounting", "dpselect"), but_of=_BELOW if is_above else ())
     changed = {
         name: (before[name], now)
         for name, read in _GLOBALS.items()
@@ -95,6 +100,8 @@ def _noted(patch: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(patch)
     def noting(own: pytest.MonkeyPatch, target: object, *given: Any, **more: Any) -> None:
         if target is not os.environ:
+            if not _PATCHED:
+                _drop_caches(("dpselect.app", "dpselect.plan"))  # what is patched must be called
             _PATCHED.append(target)
         patch(own, target, *given, **more)
 
@@ -118,15 +125,22 @@ def _module_of(target: object) -> str:
     return named.__name__ if isinstance(named, ModuleType) else named.__module__
 
 
-def _drop_caches() -> None:
-    is_above = all(_module_of(target).startswith(_ABOVE) for target in _PATCHED)
+def _drop_caches(packages: tuple[str, ...], but_of: tuple[str, ...] = ()) -> None:
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in ("accounting", "dpselect") and not (
-            is_above and name.startswith(_BELOW)
-        ):
+        if name.startswith(packages) and not name.startswith(but_of):
             for member in list(vars(module).values()):
                 if isinstance(member, functools._lru_cache_wrapper):
                     member.cache_clear()
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+# What is compiled for one SQLite ledger serves the next: hundreds of tests open their own, and the
+# statements of a store are the same for all. A program that opens one ledger compiles them once.
+_STATEMENTS: LRUCache[Any, Any] = LRUCache(2000)
+SQLiteDialect_pysqlite.__eq__ = lambda own, other: type(own) is type(other)  # type: ignore[method-assign]
+SQLiteDialect_pysqlite.__hash__ = lambda own: hash(type(own))  # type: ignore[method-assign]
+Engine._compiled_cache = property(lambda _: _STATEMENTS, lambda *_: None)  # type: ignore[assignment]
 
 
 # -- turns -----------------------------------------------------------------------------------------
@@ -237,7 +251,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With --order-seed, the files in any order, and in any order the tests of each.
 
     Not all tests in any order: what a module makes once for its tests would be made again for
-    nearly every one of them.
+    nearly every one of them. The tests on Spark come first, because idle workers take tests from
+    the end of a queue: so one worker runs all of them, and one Java machine starts.
     """
     if config.getoption("order_seed") is not None:
         shuffled, files = (
@@ -246,7 +261,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         place = dict(zip(files, shuffled.sample(range(len(files)), len(files)), strict=True))
         shuffled.shuffle(items)
-        items.sort(key=lambda item: place[item.path])
+        items.sort(key=lambda item: (item.path.name != "test_spark.py", place[item.path]))
+
+
+def pytest_sessionstart() -> None:
+    """Ten thousand tests are collected without looking for garbage, a fifth of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end of the run, and is not looked through again."""
+    gc.freeze()
+    gc.enable()
 
 
 # -- what was not tested ---------------------------------------------------------------------------

@@ -37,6 +37,8 @@ from dpselect.app.release.series import HorizonAnswer, Series
 from dpselect.app.spec import CloseSpec, ContinualSpec, TopKSpec
 from dpselect.mechanisms import members
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 # -- who is there ----------------------------------------------------------------------------------
 
 Row = dict[str, str | None]

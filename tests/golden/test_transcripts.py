@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from dpselect.app.cli import app
 from dpselect.sampling.base import EntropySampler
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(HERE.glob("*.txt"))
 LONG = {"continual", "demo", "plan", "topk", "topk_every", "topk_groups"}  # a second and more each

@@ -27,11 +27,14 @@ def covering(cases: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Few of the cases, in which any three values that occur in one case occur together: a fault
     that needs no more than three of them is met.
     """
-    triples = [set(combinations(enumerate(map(repr, case)), 3)) for case in cases]
-    missing, kept = set().union(*triples), list[int]()
+    bits, triples = dict[Any, int](), list[int]()
+    for case in cases:
+        met = combinations(enumerate(map(repr, case)), 3)
+        triples.append(sum(1 << bits.setdefault(triple, len(bits)) for triple in met))
+    missing, kept = (1 << len(bits)) - 1, list[int]()
     while missing:
-        kept.append(max(range(len(cases)), key=lambda place: len(triples[place] & missing)))
-        missing -= triples[kept[-1]]
+        kept.append(max(range(len(cases)), key=lambda at: (triples[at] & missing).bit_count()))
+        missing &= ~triples[kept[-1]]
     return [cases[place] for place in sorted(kept)]
 
 

@@ -6,6 +6,7 @@ import gc
 import io
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -61,16 +62,21 @@ _VERBS: Final = {
 }
 
 
+@cache  # one call looks its command up three times
+def _command(name: str) -> Any:
+    verb = _VERBS[name]
+    member = getattr(import_module(verb.module), verb.member)
+    if not isinstance(member, typer.Typer):
+        function, member = member, typer.Typer(**PLAIN)
+        member.command(name, cls=SectionedCommand, short_help=verb.help)(function)
+    return typer.main.get_command(member)
+
+
 class _Imported(Mapping[str, Any]):
     """The commands by name, each imported when it is looked up."""
 
     def __getitem__(self, name: str) -> Any:
-        verb = _VERBS[name]
-        member = getattr(import_module(verb.module), verb.member)
-        if not isinstance(member, typer.Typer):
-            function, member = member, typer.Typer(**PLAIN)
-            member.command(name, cls=SectionedCommand, short_help=verb.help)(function)
-        return typer.main.get_command(member)
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_VERBS)

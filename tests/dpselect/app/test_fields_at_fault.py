@@ -16,6 +16,8 @@ from accounting.errors import FIELD, locate_errors
 from dpselect.app.cli.guard import Option, spell_options
 from dpselect.app.spec import Spec
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 WRONG = (object(), [object()], float("nan"), -1, "?\0")
 # Fields that go together: the first is named.
 FIRST = {"value_clip": "value", "rho": "epsilon", "sampling_rate": "noise_multiplier"}

@@ -154,12 +154,15 @@ def test_a_wrong_word_is_an_error_of_a_type_checker(tmp_path: Path) -> None:
     """
     right = CALLS.replace("\\\n", "")
     wrong = re.sub(r'"(\w+)"', lambda word: f'"{WRONG.get(word[1], word[1])}"', right)
-    for name, text in (("right.py", right), ("wrong.py", wrong)):
+    # no keyword's type comes from these, and reading their stubs takes most of the time
+    theirs = "numpy.*,scipy.*,pandas.*,polars.*,pyarrow.*,sqlalchemy.*,matplotlib.*,duckdb.*"
+    skipped = f"[mypy]\nstrict = true\n[mypy-{theirs}]\nfollow_imports = skip\n"
+    for name, text in (("right.py", right), ("wrong.py", wrong), ("mypy.ini", skipped)):
         (tmp_path / name).write_text(text)
     home = Path(dps.__file__).parents[1]
     path = {} if home.name == "site-packages" else {"MYPYPATH": str(home)}
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir=cache", "right.py", "wrong.py"],
+        [sys.executable, "-m", "mypy", f"--cache-dir={os.devnull}", "right.py", "wrong.py"],
         cwd=tmp_path,
         env={**os.environ, **path},
         capture_output=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,17 +20,11 @@ RNG = np.random.default_rng(20261121)
 VOTES = RNG.random((ROUNDS, TEACHERS, LABELS)) < np.linspace(0.9, 0.1, LABELS)
 ONE_VOTE = np.eye(LABELS, dtype=bool)[RNG.integers(0, LABELS, (ROUNDS, TEACHERS))]
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
-MECHANISMS: list[tuple[dps.Mechanism, pate.Ballots]] = [
-    (pate.fitted(pate.GNMax, BUDGET, rounds=40, labels=LABELS), pate.Ballots(ONE_VOTE)),
-    (
-        pate.fitted(pate.ConfidentGNMax, BUDGET, rounds=40, labels=LABELS, threshold=10),
-        pate.Ballots(ONE_VOTE),
-    ),
-    (
-        pate.fitted(pate.TauVoting, BUDGET, rounds=40, labels=LABELS, tau=2),
-        pate.Ballots(VOTES).cut(2),
-    ),
-    (pate.fitted(pate.StableVoting, BUDGET, rounds=40, labels=LABELS), pate.Ballots(VOTES)),
+VOTING: list[tuple[type[dps.Mechanism], dict[str, Any], pate.Ballots]] = [
+    (pate.GNMax, {}, pate.Ballots(ONE_VOTE)),
+    (pate.ConfidentGNMax, {"threshold": 10}, pate.Ballots(ONE_VOTE)),
+    (pate.TauVoting, {"tau": 2}, pate.Ballots(VOTES).cut(2)),
+    (pate.StableVoting, {}, pate.Ballots(VOTES)),
 ]
 
 
@@ -47,16 +42,18 @@ def session(ledger: Ledger) -> dps.Session:
     return dps.Session(ledger, "patients")
 
 
-@pytest.mark.parametrize(("mechanism", "ballots"), MECHANISMS)
+@pytest.mark.parametrize(("kind", "settings", "ballots"), VOTING)
 def test_a_budget_pays_for_whole_batches_and_ends_before_a_draw(
     session: dps.Session,
-    mechanism: dps.Mechanism,
+    kind: Any,
+    settings: dict[str, Any],
     ballots: pate.Ballots,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One select_many is one charge of rounds * curve; `affordable` says how many rounds are left,
     that many are released, and one more is refused before anything is drawn.
     """
+    mechanism = pate.fitted(kind, BUDGET, rounds=40, labels=LABELS, **settings)
     # a record that comes or goes costs the same
     other = mechanism.model_copy(update={"neighbors": "add_remove"})
     assert (other.relation, other.curve) == ("add_remove", mechanism.curve)

@@ -28,6 +28,8 @@ from dpselect.app.release import answer, series
 from dpselect.app.release.answer import UNRECORDED, AnswerFile, Unrecorded, warn_unrecorded
 from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 URL = "sqlite:///ledger.db"
 LEDGER = f"--ledger {URL} --dataset visits"
 STATE = "--state state"

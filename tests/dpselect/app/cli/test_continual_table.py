@@ -13,6 +13,8 @@ from shell import dpselect
 
 import accounting as acc
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 COUNTRIES = ("DE", "FR", "UK")
 FIRST = pd.Timestamp("2024-01-01")
 

@@ -8,6 +8,7 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from dpselect.app.cli import app
 from dpselect.app.cli.guard import EXPLAINED, SectionedCommand
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
-_EXPANDED = runpy.run_path(str(DOCS / "command_pages.py"))["expanded"]
-PAGES = {
-    path.stem: _EXPANDED(path.read_text())
-    for path in [DOCS / "cli.md", *sorted((DOCS / "commands").glob("*.md"))]
-}
+
+
+@cache
+def pages() -> dict[str, str]:
+    """The pages of the commands as a reader sees them."""
+    expanded = runpy.run_path(str(DOCS / "command_pages.py"))["expanded"]
+    files = [DOCS / "cli.md", *sorted((DOCS / "commands").glob("*.md"))]
+    return {path.stem: expanded(path.read_text()) for path in files}
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -56,7 +60,7 @@ def test_every_command_has_help() -> None:
     assert len(PARAMETERS) > 25
     assert [path for path, command in COMMANDS.items() if len(command.help or "") <= 20] == []
     assert [
-        path for path in list(COMMANDS)[1:] if f"# `{path}" not in PAGES.get(path.split()[1], "")
+        path for path in list(COMMANDS)[1:] if f"# `{path}" not in pages().get(path.split()[1], "")
     ] == []
 
 
@@ -96,7 +100,7 @@ def _names(parameter: Any) -> list[str]:
 
 def _section(path: str) -> str:
     """The page of a command, with what belongs to all of them."""
-    return PAGES["cli"] + "".join(PAGES[command] for command in path.split()[1:2])
+    return pages()["cli"] + "".join(pages()[command] for command in path.split()[1:2])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from dpselect.app.continual.horizon import Horizon, close
 from dpselect.app.events.reading import Reading
 from dpselect.sampling import sampler
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 PERIODS = 4
 COLUMNS: Any = {"user": "u", "item": "i"}
 FEW = dps.Sensitivity.of_counts(items_per_user=3)

@@ -21,6 +21,8 @@ from dpselect import events
 from dpselect.app.events.contributions import Amount
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 NAMES = {"user": "u", "item": "i", "value": "v"}
 _RANDOM = random.Random(7)
 LOG = [

@@ -9,6 +9,8 @@ from event_oracle import NAMES, Event, arrow, bounded, counted, distinct_users
 from dpselect import events
 from dpselect.app.events import engine
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
 RNG = np.random.default_rng(7)
 LOG: list[Event] = [(int(u), int(i)) for u, i in RNG.integers(0, 60, (3_000, 2))]

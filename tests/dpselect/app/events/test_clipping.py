@@ -16,6 +16,8 @@ from weights import spent
 
 from dpselect import events
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 COLUMNS: dict[str, Any] = {"user": NAMES[0], "item": NAMES[1]}
 RNG = np.random.default_rng(5)
 LOG: list[Event] = [

@@ -29,6 +29,8 @@ from dpselect.app.events import log_check
 from dpselect.app.events.file_options import normalize_label
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
 COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
 COLUMNS = {"user": "user_id", "item": "item_id"}

@@ -30,6 +30,8 @@ from dpselect import events
 from dpselect.app.events.contributions import ReadReport
 from dpselect.app.events.staging import split
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 Row = tuple[str | None, ...]
 
 # Spellings of which no two are one label; "" stands for what CSV cannot tell from a missing value.

@@ -29,6 +29,8 @@ from dpselect.app.events.pairs import require_columns
 from dpselect.app.events.reading import Reading
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 NAMES = ["u", "i", "g", "v", "t", "s"]
 INSIDE, OUTSIDE = "2024-06-01", "2024-05-01"
 OTHERS = [(f"u{n}", f"i{n % 7}", f"g{n % 3}", str(n % 9), OUTSIDE, None) for n in range(30)]

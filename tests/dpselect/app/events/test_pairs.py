@@ -19,6 +19,8 @@ from dpselect import events
 from dpselect.app.events import rows as sources
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 USERS = ["ann", "Ánn", "bob", "", "7", "07", "zoë\n", None]
 ITEMS = ["zoo", "zoo ", "é", "e\u0301", "-1", "a,b", None]
 # Every user meets some items several times; more groups and items than the bounds below allow.

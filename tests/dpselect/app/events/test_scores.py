@@ -21,6 +21,8 @@ from dpselect.app.events.log_check import check
 from dpselect.app.spec.topk_spec import TopKSpec
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
 NUMBERS = pa.table({"u": [1, 2, 2, 3], "i": [20, 20, 3, 100]})
 

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from event_oracle import counted, refused
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 LATE = datetime(2024, 7, 14, 22, 30)  # half past midnight of the 15th in Berlin
 TIMES = [LATE, datetime(2024, 7, 14, 12), datetime(2024, 7, 15, 12)]
 DAYS: tuple[dict[str, Any], ...] = tuple(

@@ -21,6 +21,8 @@ from dpselect.app.events.staging import split
 from dpselect.app.events.time_window import Window, periods
 from dpselect.errors import EventLogError, InvalidRequest
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 DAY = {"since": "2024-10-27", "until": date(2024, 10, 28), "time_zone": "Europe/Berlin"}
 
 

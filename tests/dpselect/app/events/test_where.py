@@ -31,6 +31,8 @@ from dpselect.app.events.sources import formats
 from dpselect.app.events.where import Condition, conditions
 from dpselect.errors import EventLogError
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 ROWS: list[tuple[str | None, ...]] = [
     ("ann", "zoo", "phone", "7"),
     ("ann", "pier", "o'neil", "10"),

@@ -25,6 +25,8 @@ from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.delegating import DelegatingMechanism
 from dpselect.mechanisms.release import public_grid
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 NOISY = dps.OneshotTopK(k=3, noise="gaussian", scale=7.0, sensitivity=ONE, values=True)
 PEELING = dps.PeelingTopK(k=3, noise="gumbel", scale=1.0, sensitivity=ONE)

@@ -28,6 +28,8 @@ from dpselect.app.spec import (
     option,
 )
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 ASKED: dict[str, Any] = {"user": "who", "item": "where", "k": 2, "epsilon": 1.0, "delta": 1e-6}
 PAID: dict[str, Any] = {"ledger": "sqlite:///privacy.db", "dataset": "visits"}
 LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100})

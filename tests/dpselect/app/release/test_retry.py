@@ -26,6 +26,8 @@ from dpselect.app.events.pairs import Pairs
 from dpselect.app.release import answer as answer_module
 from dpselect.app.release.topk import Unkept
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 ASKED: dict[str, Any] = {
     "user": "who",
     "item": "shop",

@@ -24,6 +24,8 @@ from dpselect.app.release.answer import DryRun
 from dpselect.mechanisms.weighs_again import WeighsAgain
 from dpselect.sampling.base import EntropySampler
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 BASE: dict[str, Any] = {
     "user": "who",
     "item": "shop",

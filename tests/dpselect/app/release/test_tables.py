@@ -19,6 +19,8 @@ from dpselect.app.cli.out import plain
 from dpselect.app.continual.horizon import Period
 from dpselect.app.release.series import HorizonAnswer
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 ASKED: dict[str, Any] = {
     "user": "u",
     "item": "i",

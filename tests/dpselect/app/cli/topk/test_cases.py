@@ -13,6 +13,8 @@ from spread import spread
 
 from dpselect.app.cli.guard import EXPLAINED
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 CASES = Path(__file__).parents[6] / "shared" / "cases"
 NAMES = "--user user_id --item item_id"
 BASKET = "--user user --item items"

@@ -30,6 +30,8 @@ from dpselect.app.release.answer import _is_paid, _paid_answer
 from dpselect.app.spec.toml_file import Config, ReleaseTable
 from dpselect.mechanisms import Mechanism
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 URL = "sqlite:///p.db"
 LOG = "user_id,item_id\n" + "".join(
     f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2]

@@ -16,6 +16,8 @@ from typer.testing import Result
 import accounting as acc
 from dpselect.app.release import series
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 URL = "sqlite:///p.db"
 EPSILON = "300"  # with which a wrong winner is less likely than e^-100
 # On each day another place has ten visitors, and the other two; nobody comes on 4 May.

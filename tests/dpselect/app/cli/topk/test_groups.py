@@ -15,6 +15,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect.plan import Grouping, TopKRequest, default_choice
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
 WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}
 COUNTS = {

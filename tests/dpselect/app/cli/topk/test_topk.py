@@ -14,6 +14,8 @@ from shell import dpselect
 
 import dpselect as dps
 
+pytestmark = pytest.mark.usefixtures("shared_database")
+
 # With a budget of 400 the noise has scale below 0.03 and gaps are 194 and more: a wrong winner is
 # less likely than e^-1000.
 CERTAIN = "--epsilon 400 --delta 1e-6"
