@@ -189,19 +189,16 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
 
 @verb(app, "affordable", ledger_spec.AffordableSpec, configured=False)
 def _affordable(spec: ledger_spec.AffordableSpec, json: guard.Json = False) -> None:
-    from dpselect.app.release.run import (
-        ChargeTarget,  # knows mechanisms, which other verbs do without
-    )
+    from dpselect.app.release.run import session_of  # knows mechanisms; other verbs do not
 
-    session = ChargeTarget.from_spec(spec, "", time_zone=spec.time_zone).session
-    assert session is not None, "the spec names who pays"
-    release = _parse_charge(spec, session.dataset.relation)
-    remaining, dataset, kind = (
-        session.affordable(release, one_by_one=True),
-        session.dataset.name,
-        type(release).__name__,
-    )
-    as_plan, remedy = session.affordable(release), spell_options(remaining.remedy, TopKSpec)
+    with session_of(spec, spec.time_zone) as session:
+        release = _parse_charge(spec, session.dataset.relation)
+        remaining, as_plan = (
+            session.affordable(release, one_by_one=True),
+            session.affordable(release),
+        )
+    dataset, kind = session.dataset.name, type(release).__name__
+    remedy = spell_options(remaining.remedy, TopKSpec)
     if json:
         figures = {
             "figures": remaining.as_data(),

@@ -145,34 +145,6 @@ class ChargeTarget:
     pay: Pay = "curve"
     describe: Callable[[], dict[str, Any]] | None = None
 
-    @classmethod
-    def from_spec(
-        cls,
-        spec: LedgerFields,
-        label: str,
-        *,
-        time_zone: str | None = None,
-        time_range: Window | None = None,
-        pay: Pay = "curve",
-        describe: Callable[[], dict[str, Any]] | None = None,
-    ) -> Self:
-        """The charge target that a spec states. Rows are read by the clock of `time_zone`.
-
-        If the dataset has a budget for each period and the spec names no period, the periods that
-        the `time_range` lies in are charged.
-        """
-        session = None
-        if spec.ledger is not None and spec.dataset is not None:
-            opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
-            about = {**_behalf(spec), "time_zone": time_zone}
-            session = opens(spec.ledger, spec.dataset, **about)
-            touched = () if spec.periods else _touched_periods(session.dataset.window, time_range)
-            if touched:
-                session = dps.Session(session.ledger, spec.dataset, **{**about, "period": touched})
-        # whatever interrupts it can name the key
-        key = uuid4().hex if spec.key is None else spec.key
-        return cls(session, key, label if spec.label is None else spec.label, pay, describe)
-
     def bind(self, item: Chargeable) -> Chargeable:
         """The item to charge, bound to the question.
 
@@ -374,10 +346,21 @@ def session_of(
     If the dataset has a budget for each period, those in the `time_range` are charged.
     """
     with spec.open_ledger() as ledger:
-        about, name = {**_behalf(spec), "time_zone": time_zone}, str(spec.dataset)
-        if time_range is not None:
-            about["period"] = _touched_periods(ledger.dataset(name).window, time_range) or None
-        yield dps.Session(ledger, name, **about)
+        yield _session(spec, ledger, time_zone, time_range)
+
+
+def _session(
+    spec: PayerFields, ledger: acc.Ledger, time_zone: str | None, time_range: Window | None
+) -> dps.Session:
+    """The session to charge. Rows are read by the clock of `time_zone`.
+
+    If the dataset has a budget for each period and the spec names no period, the periods that the
+    `time_range` lies in are charged.
+    """
+    about, name = {**_behalf(spec), "time_zone": time_zone}, str(spec.dataset)
+    session = dps.Session(ledger, name, **about)
+    touched = () if about["period"] else _touched_periods(session.dataset.window, time_range)
+    return dps.Session(ledger, name, **{**about, "period": touched}) if touched else session
 
 
 def once(
@@ -508,14 +491,14 @@ def payer_of(question: Question) -> ChargeTarget:
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
-    return ChargeTarget.from_spec(
-        spec,
-        label,
-        time_zone=zone,
-        time_range=question.reading.window,
-        pay=pay,
-        describe=question.as_data,
-    )
+    session = None
+    if (at := spec.ledger) is not None and spec.dataset is not None:
+        ledger = acc.Ledger.open(at, create=False) if isinstance(at, str) else at
+        session = _session(spec, ledger, zone, question.reading.window)
+    # whatever interrupts it can name the key
+    key = uuid4().hex if spec.key is None else spec.key
+    label = label if spec.label is None else spec.label
+    return ChargeTarget(session, key, label, pay, question.as_data)
 
 
 def stage(
