@@ -26,7 +26,6 @@ from dp_accounting.rdp import RdpAccountant
 from harness import best_time, options, peak_memory, show
 
 import accounting as acc
-from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 
@@ -45,14 +44,13 @@ def routes(_: argparse.Namespace) -> Rows:
     """The cost of StableTopK and of bounded-range steps at DELTA by every route."""
     test = acc.Approximate(curve=acc.GaussianDP(mu=math.sqrt(2 * RHO)), delta0=FAILURE)
     pick = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
-    plans: list[tuple[str, acc.Curve, list[acc.Curve], float]] = [
-        (f"StableTopK x{n}", n * (pick + test), [pick, test] * n, 2 * RHO * n)
-        for n in (1, 10, 100, 600)
+    plans: list[tuple[str, acc.Curve, float]] = [
+        (f"StableTopK x{n}", n * (pick + test), 2 * RHO * n) for n in (1, 10, 100, 600)
     ]
     for e, k in ((0.1, 100), (1.0, 10), (1.0, 3), (2.0, 10)):
         curve = k * acc.BoundedRange(epsilon=e)
-        plans.append((f"BoundedRange({e}) x{k}", curve, [curve], k * e * e / 8))
-    for name, curve, steps, rho in plans:
+        plans.append((f"BoundedRange({e}) x{k}", curve, k * e * e / 8))
+    for name, curve, rho in plans:
         kept, start = DELTA - curve.delta0, time.process_time()
         best = best_epsilon(curve, DELTA)
         ways = {
@@ -60,9 +58,7 @@ def routes(_: argparse.Namespace) -> Rows:
             "Renyi": rdp_to_epsilon(curve.rdp, kept).value,
             "reported": best.value,
         }
-        ways["adaptive"] = adaptive_composition(
-            steps, DELTA, cells=32 if curve.delta0 else 128
-        )
+        ways["adaptive"] = best_epsilon(curve, DELTA, thorough=True).value
         yield (
             {"steps": name}
             | ways

@@ -17,7 +17,6 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget import Budget
 from accounting.calibration import calibrate_count
-from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.cost import NOTHING
 from accounting.curves import (
     ApproxDP,
@@ -46,7 +45,6 @@ REPLACED = dps.ExponentialMechanism(
     epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one")
 )
 TABLE = RenyiTable(orders=[1.5], values=[0.1])
-RANGE = acc.BoundedRange(epsilon=0.1)
 
 
 def nested(kind: str) -> str:
@@ -254,17 +252,6 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     ],
     (InvalidCurve, "never"): [family(never)],
     (AttributeError, "missing"): [family(lambda _: math.missing)],
-    # -- the adaptive program
-    (InvalidArgument, r"Curve\.epsilon"): [lambda: adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)],
-    (InvalidArgument, "one by one"): [
-        lambda: adaptive_composition([10 * (RANGE + GaussianDP(mu=0.1))], 1e-6)
-    ],
-    (InvalidArgument, "at least 1e-280"): [lambda: adaptive_composition([RANGE], 1e-300)],
-    (InvalidArgument, "a step must be a Curve"): [lambda: adaptive_composition([RANGE, "a"], 1e-6)],
-    (InvalidArgument, "count"): [lambda: adaptive_composition([(RANGE, -1)], 1e-6)],
-    (InvalidArgument, "cells="): each(
-        lambda cells: adaptive_composition([RANGE], 1e-6, cells=cells), 0, 1.5, True
-    ),
     # -- relations, groups and samples
     (InvalidArgument, "relation="): [
         lambda: acc.Accountant(relation="bogus"),

@@ -14,7 +14,6 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from accounting.calibration import calibrate_count
-from accounting.convert.adaptive_composition import adaptive_composition
 from dpselect.plan import TopKRequest, calibrate_mechanism, fitted
 
 A: Any = acc
@@ -55,11 +54,6 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             r"where the ballots belong. Call data_dependent\(ballots, mechanism\)",
         ),
         (lambda: A.PrivacyFilter("b"), "budget must be a Budget, not str. State one"),
-        (lambda: adaptive_composition(THREE, 1e-6), "steps must be a list .* not int. Put it in"),
-        (
-            lambda: adaptive_composition(cast(Any, CURVE), 1e-6),
-            "steps must be a list .* not BoundedRange. Put it in a list",
-        ),
     ],
     dps.errors.InvalidRequest: [
         (

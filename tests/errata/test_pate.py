@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import adaptive_game
 import pytest
 
 import accounting as acc
-from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.renyi import rdp_to_epsilon
 from dpselect.mechanisms.gaps import GaussianGap
 from dpselect.mechanisms.noise_curves import ratio_up
@@ -72,7 +72,7 @@ def program(relation: acc.relations.Relation, scale: float) -> float:
         curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE
     )
     test = acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
-    return adaptive_composition([choice, test] * ROUNDS, DELTA)
+    return adaptive_game.program([(choice, 1), (test, 1)] * ROUNDS, DELTA)
 
 
 def table() -> Iterator[str]:

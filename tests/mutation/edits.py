@@ -71,13 +71,6 @@ accounting/budget.py
         exact(curve.delta0) <= exact(@@self.delta)
     accounting/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit
         share = self.limit * (total.main / self.capacity.main) => share = self.limit * (cost.main / self.capacity.main)
-accounting/convert/adaptive_composition.py
-    laws/test_delta_side.py::test_the_program_gives_responses_their_epsilon
-        nextafter(target - @added
-        nextafter(target - @@added
-    accounting/convert/test_adaptive.py::test_a_composition_that_is_repeated_is_its_steps
-        (count * n, loss) => (count, loss)
-        bad.append((int(count), losses.added)) => bad.append((1, losses.added))
 accounting/convert/bounds.py
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighborhood_are_above_the_recursion
                 if curve.core_epsilon <= at:¶            return min(*deltas, curve.delta0)

