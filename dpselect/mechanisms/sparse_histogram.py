@@ -260,21 +260,6 @@ class OrderLaw:
         z = nodes_of(ends) - height[:, None, None]
         return cls(ends, noise.pdf(z), noise.cdf(z), noise.cdf(-height), bars)
 
-    @classmethod
-    def of_densities(cls, ends: Floats, pdf: Floats, total: Floats, bars: Floats) -> Self:
-        """Build the law from densities at `nodes_of(ends)`.
-
-        `total` holds the (items,) probabilities to take part at all.
-        """
-        length = np.diff(ends)
-        pieces = length * (pdf @ legendre()[1]) / 2
-        above = [
-            integrals_above(density, mass, length)
-            for density, mass in zip(pdf, pieces, strict=True)
-        ]
-        cdf = np.maximum(total[:, None, None] - np.array(above).reshape(pdf.shape), 0.0)
-        return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
-
     def outcomes(self, most: int, least: int = 0) -> Iterator[tuple[Places, Places, float]]:
         """Yield every order of `least` to `most` items, with cells of scores and probability.
 

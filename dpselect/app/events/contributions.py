@@ -52,20 +52,17 @@ class ContributionLimit:
     limit: int
     salt: str
 
-    def kept_rows(
-        self, pairs: str, sizes: str, dialect: Dialect, owner: str = "u", chosen: str = "i"
-    ) -> str:
-        """SQL of the kept rows of `pairs`, each an owner and a `chosen` item or group.
+    def kept_rows(self, pairs: str, sizes: str, dialect: Dialect, chosen: str = "i") -> str:
+        """SQL of the kept rows of `pairs`, each a user and a `chosen` item or group.
 
-        An owner is a user, or a user within a group. Only owners with more than `limit` rows are
-        ranked, according to their numbers t in `sizes`.
+        Only users with more than `limit` rows are ranked, according to their numbers t in `sizes`.
         """
         within, beyond = (
-            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {sizes} WHERE t {sign}"
-            f" {self.limit}) AS h USING ({owner})"
+            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT u FROM {sizes} WHERE t {sign}"
+            f" {self.limit}) AS h USING (u)"
             for sign in ("<=", ">")
         )
-        return f"{within} UNION ALL {self.rank_rows(f'({beyond})', dialect, owner, chosen)}"
+        return f"{within} UNION ALL {self.rank_rows(f'({beyond})', dialect, 'u', chosen)}"
 
     def rank_rows(self, beyond: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
         """SQL of the kept rows of owners who all have more than `limit` rows."""
