@@ -279,6 +279,8 @@ OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
         "csv",
         {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"},
     ),
+    "comments": ("csv", {**WINDOW, "comment": "#"}),
+    "escapes": ("csv", {**WINDOW, "escape": "\\"}),
     "numbers and times as they are written": (
         "csv",
         {
