@@ -83,7 +83,7 @@ def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(
 
 
 @pytest.mark.slow
-def test_a_row_of_the_table_of_tightness_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tightness_search_nearly_attains_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search finds a pair of inputs that the claim covers, and that reaches nearly all of
     it.
     """

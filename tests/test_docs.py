@@ -85,7 +85,7 @@ def test_paths_that_a_page_names_exist() -> None:
 
 
 @pytest.mark.slow
-def test_the_promise_that_pages_show_is_printed(tmp_path: Path) -> None:
+def test_documented_guarantee_matches_the_printed_output(tmp_path: Path) -> None:
     """The price of README's first release, which no data change, is the one on each of three
     pages.
     """

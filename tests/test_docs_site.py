@@ -225,7 +225,7 @@ def test_code_fits_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", sorted((DOCS / "theorems").glob("*.md")), ids=_name)
-def test_nothing_is_lost_where_proofs_are_folded(page: Path) -> None:
+def test_folded_proofs_keep_the_page_text(page: Path) -> None:
     """Taking away what the site adds gives the page back; every proof is folded, and every theorem
     has a statement.
     """

@@ -80,7 +80,7 @@ def test_an_import_loads_no_more_than_is_used() -> None:
     assert "dp_accounting" in converted
 
 
-def test_one_kind_is_found_without_importing_the_others() -> None:
+def test_mechanism_kind_is_found_without_importing_others() -> None:
     """A mechanism is found by the words of its kind: that of a file or of an option brings its own
     module and no other.
     """
@@ -164,7 +164,7 @@ def test_a_foreign_accounting_is_detected(tmp_path: Path) -> None:
     assert "virtual" in done.stderr
 
 
-def test_what_is_tested_is_what_is_installed() -> None:
+def test_tests_import_the_installed_packages() -> None:
     """Where an installed wheel is promised, as in .ci/run, neither this process nor another sees
     the checkout.
     """

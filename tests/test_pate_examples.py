@@ -35,7 +35,7 @@ def test_every_private_record_has_one_teacher() -> None:
 
 
 @pytest.mark.parametrize("change", ["label", "features", "both"])
-def test_one_private_record_changes_one_teachers_ballots(change: str) -> None:
+def test_private_record_changes_only_one_teachers_ballots(change: str) -> None:
     """The relation that every price rests on: replacing a private record leaves all teachers'
     ballots but one as they were.
     """
@@ -64,7 +64,7 @@ def digits_runs() -> dict[tuple[str, float], pate_digits.Outcome]:
 
 
 @pytest.mark.slow
-def test_digits_cost_what_they_may_and_are_labeled_well(
+def test_digit_labeling_spends_its_budget_and_beats_guessing(
     digits_runs: dict[tuple[str, float], pate_digits.Outcome],
 ) -> None:
     """Every run spends its budget; at epsilon 8 GNMax and its student are right far more often than

@@ -97,7 +97,7 @@ def test_the_theorems_of_reports_are_up_to_date() -> None:
     assert cited.items() <= known.items()
 
 
-def test_what_a_member_cites_is_a_theorem() -> None:
+def test_docstrings_cite_existing_theorems() -> None:
     """Every theorem that a mechanism's or a curve's docstring cites stands in docs/theorems, so
     that reports can name it.
     """

@@ -83,7 +83,7 @@ def test_a_login_without_its_host_shows_no_password() -> None:
     assert hide_passwords("postgresql://db.example:5432") == "postgresql://db.example:5432"
 
 
-def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
+def test_address_shows_its_password_only_to_reveal() -> None:
     """Printed, compared, written as JSON, pickled or copied it has none; one without a password
     stays the text that it is.
     """

@@ -68,7 +68,7 @@ def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_what_fits_is_admitted_and_what_is_admitted_fits_alone(budget: Budget) -> None:
+def test_plan_of_fitting_charges_is_admitted(budget: Budget) -> None:
     """As many separate charges as fit are admitted as one plan, one more does not fit; a plan costs
     at most its parts.
     """
@@ -247,7 +247,7 @@ def test_budgets_refuse_what_their_form_cannot_admit(
     assert spender.spent == NOTHING
 
 
-def test_three_tenths() -> None:
+def test_three_charges_of_one_tenth_fit_three_tenths() -> None:
     """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit
     either.
     """

@@ -132,7 +132,7 @@ ENDS: dict[str, tuple[Family, Budget, Bracket, float]] = {
 
 
 @pytest.mark.parametrize(("family", "budget", "bracket", "end"), ENDS.values(), ids=ENDS)
-def test_the_end_is_round_or_that_of_the_bracket(
+def test_calibration_returns_short_decimals_and_bracket_ends(
     family: Family, budget: Budget, bracket: Bracket, end: float
 ) -> None:
     """Where a short decimal is the answer it comes out as that, and what a bracket does not end is

@@ -149,7 +149,7 @@ def test_counts_are_kept(event: dp_event.DpEvent) -> None:
     assert from_dp_event(dp_event.SelfComposedDpEvent(event, 0), "add_remove") == zero()
 
 
-def test_where_dp_accounting_is_wrong() -> None:
+def test_known_dp_accounting_errors_do_not_occur_here() -> None:
     """Its PLD charges ten responses as one, its RDP turns NaN into epsilon 0 and a negative count
     into a refund; nothing here.
     """
@@ -210,7 +210,7 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
             from_dp_event(outer, "add_remove")
 
 
-def test_nothing_is_built_by_name() -> None:
+def test_unknown_event_objects_are_refused_without_an_import() -> None:
     """A named tuple that claims to be an event, a subclass, and other objects are refused; nothing
     is imported.
     """
@@ -406,7 +406,7 @@ def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
 @pytest.mark.parametrize(
     ("sigma", "sensitivity", "runs"), [(1.0, 1, 1), (1.0, 1, 10), (0.5, 3, 1), (3.0, 2, 5)]
 )
-def test_one_discrete_gaussian_is_exact(
+def test_discrete_gaussian_cost_matches_dp_accounting(
     later: dict[str, Any], sigma: float, sensitivity: int, runs: int
 ) -> None:
     """Its price is dp-accounting's own to a part in 10^4, for smaller shifts too, and in more

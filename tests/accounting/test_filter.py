@@ -40,7 +40,7 @@ def _interrupted(*_: object) -> None:
 
 
 @pytest.mark.parametrize("charges", [1, 3, Fraction(5, 2)])
-def test_what_several_charges_cost_is_their_share_of_the_limit(charges: int | Fraction) -> None:
+def test_cost_of_several_charges_is_in_units_of_limit(charges: int | Fraction) -> None:
     """In the unit of `limit`, so that a search sees how far a parameter is from what fits."""
     for budget, curve in (
         (Budget(rho=2.0), ZCDP(rho=0.3)),

@@ -125,7 +125,7 @@ class _Refund(acc.Curve):  # not final, without `kind`: what no member of the fa
     "curve", [_Refund(), _Refund(main=0.1, failure=-0.1), _Refund(main=0.1, failure=1.5)]
 )
 @pytest.mark.parametrize("measure", [PureEpsilon(), Rho(), RenyiDivergence(8.0)])
-def test_no_price_gives_budget_back(curve: acc.Curve, measure: Measure) -> None:
+def test_curve_with_negative_cost_is_refused(curve: acc.Curve, measure: Measure) -> None:
     """A curve with a negative cost has no price, at any measure."""
     with pytest.raises(acc.InvalidCurve, match="guarantee"):
         measure.filter_cost(curve)
@@ -203,7 +203,7 @@ def test_a_loop_of_sums_does_not_sort_all_parts_again(monkeypatch: pytest.Monkey
     assert len(looked) < 300 * 12
 
 
-def test_a_curve_of_somebody_else_keeps_its_validators_its_kind_and_its_fields(
+def test_custom_curve_keeps_its_validators_kind_and_fields(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A subclass of the one-parameter curves is validated as it says, and two of them merge only if

@@ -220,7 +220,7 @@ SAMPLED = SampledGaussianDP(mu=0.1, rate=0.01)
         (ProvedFor(curve=ZCDP(rho=0.1), relation="add_remove"), 3),
     ],
 )
-def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: int) -> None:
+def test_group_privacy_keeps_the_relation_of_its_curve(curve: Curve, size: int) -> None:
     """No table and no closed form of a group forgets it, and it is added up with others of its
     relation.
     """
@@ -349,7 +349,7 @@ def test_a_sample_of_fixed_size_is_attained(users: int, size: int) -> None:
     assert fixed_sample(SECRET, users, users) == from_dp_event(SECRET, "replace_one")
 
 
-def test_a_sample_of_fixed_size_that_is_none() -> None:
+def test_invalid_fixed_sample_sizes_are_refused() -> None:
     """More users than there are, or fewer than none; under add_remove their number is no secret."""
     for users, size in ((3, 4), (3, -1), (3, 1.5), (True, 1)):
         with pytest.raises(InvalidCurve):
@@ -375,7 +375,7 @@ def test_sampled_gaussian_orders_by_quadrature(order: float) -> None:
         assert integral * (1 - 1e-8) <= bound <= integral * (1 + 1e-8)
 
 
-def test_a_sampled_gaussian_has_the_bound_of_all_its_noise_where_no_better_is_computed() -> None:
+def test_sampled_gaussian_never_exceeds_the_unsampled_bound() -> None:
     """At orders of more places than are summed, at rates and noise at the ends of the floats; never
     falling with the order.
     """

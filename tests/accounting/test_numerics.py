@@ -159,7 +159,7 @@ def test_many_curves_add_up_their_failures_and_pure_epsilons() -> None:
     assert accountant.epsilon(1.999e-3) == math.inf
 
 
-def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> None:
+def test_gaussian_profile_stays_positive_when_squares_overflow() -> None:
     """The place of epsilon has a square that is no float, or is none itself."""
     for mu, epsilon in (
         (1.0, 1e155),
@@ -230,7 +230,7 @@ def test_a_sum_without_spread_fits_into_memory() -> None:
     assert 2.0199e8 <= curve.epsilon(1e-300) <= 2.02e8
 
 
-def test_deltas_far_below_the_floats_are_priced() -> None:
+def test_tiny_deltas_stay_positive_and_decrease() -> None:
     """A plan that is known in part by Renyi bounds has a delta at epsilons where e^-epsilon is no
     float.
     """

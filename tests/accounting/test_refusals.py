@@ -308,7 +308,7 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
 @pytest.mark.parametrize(
     ("error", "words"), CASES, ids=lambda value: getattr(value, "__name__", value)
 )
-def test_what_is_outside_of_its_domain_is_refused_with_its_remedy(
+def test_values_outside_their_domain_are_refused_with_a_remedy(
     error: type[Exception], words: str
 ) -> None:
     """Never a raw Python error: one class for each family, all of them errors of this library, and

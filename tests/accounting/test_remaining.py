@@ -64,7 +64,7 @@ def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float
 
 
 @given(st.integers(0, 8 * 10**18), st.integers(0, 5 * 10**17))
-def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -> None:
+def test_remaining_floats_never_exceed_the_exact_remainder(main: int, failure: int) -> None:
     """Both floats stand for at most the whole units that are left, and the next float for more."""
     budget = acc.Budget(rho=8e6, delta=0.5)
     left = Remaining(budget, acc.cost.Cost(main, failure))
@@ -88,7 +88,7 @@ def _everything(budget: acc.Budget, spent: acc.cost.Cost) -> list[object]:
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) -> None:
+def test_remaining_budget_ignores_the_callers_decimal_context(budget: acc.Budget) -> None:
     """A caller with two digits that are rounded up, or that traps whatever is inexact, is told the
     same of what is left.
     """
@@ -112,9 +112,7 @@ STATED = [
 
 @pytest.mark.parametrize("budget", STATED, ids=["renyi", "order 8", "pure", "gaussian", "releases"])
 @pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.99])
-def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(
-    budget: acc.Budget, share: float
-) -> None:
+def test_spent_epsilon_matches_an_equivalent_budget(budget: acc.Budget, share: float) -> None:
     """A filter for the epsilon that is stated, at the same order, admits what was spent; one a
     hundredth smaller does not.
     """
@@ -181,7 +179,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
         assert budget.fits(spent, budget.filter_cost(acc.GaussianDP(mu=mu))) is fits
 
 
-def test_a_refusal_says_which_failure_probability_would_do() -> None:
+def test_refusal_names_the_largest_affordable_failure_probability() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth
     larger is not.
     """
@@ -221,7 +219,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
 
 @pytest.mark.parametrize("budget", [*STATED, *BUDGETS[2:]])
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
-def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float) -> None:
+def test_spent_guarantee_stays_within_the_stated_epsilon(budget: acc.Budget, share: float) -> None:
     """The curve of what is spent gives at most the epsilon that is stated, at the delta that is
     stated.
     """
@@ -271,7 +269,7 @@ def test_share_cost_and_count_never_contradict_each_other(
     assert all(sorted(figure) == list(figure) for figure in zip(*seen, strict=True))
 
 
-def test_a_small_charge_costs_what_it_says_and_uses_its_share() -> None:
+def test_small_charge_explains_its_share_of_the_budget() -> None:
     """0.01 of (1, 1e-6) costs 0.01, uses 0.217% and a sentence says why that is not 1%; else the
     filter's is shown.
     """

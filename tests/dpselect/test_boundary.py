@@ -506,7 +506,7 @@ def require_same(found: dict[str, Any], *kinds: str) -> None:
 
 
 @pytest.mark.parametrize("asked", QUICK)
-def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
+def test_topk_outcome_does_not_reveal_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user: the same outcome but for what was released, and an outcome that is an
     answer.
     """
@@ -514,7 +514,7 @@ def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["pandas, types inferred", "csv", "json lines", "typed parquet"])
-def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
+def test_source_type_does_not_reveal_one_user(differing: Any, source: str) -> None:
     """A header or a schema without rows is a log, of which an answer is released like any other."""
     require_same(differing(source, topk(BOUNDED), FAST, others=False), "Answer")
 
@@ -522,7 +522,7 @@ def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
 @pytest.mark.parametrize(
     "asked", ["a query", *_slow(*(name for name in OF_FILES if name != "a query"))]
 )
-def test_no_option_of_a_file_tells_of_one_user(differing: Any, asked: str) -> None:
+def test_file_options_do_not_reveal_one_user(differing: Any, asked: str) -> None:
     """However a file is written, or which part of a database is read."""
     source, config = OF_FILES[asked]
     require_same(differing(source, topk({**WINDOW, **config}), FAST), "Answer")
@@ -543,7 +543,7 @@ def some(turn: int) -> tuple[str, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", TOPK)
-def test_no_row_is_told(differing: Any, asked: str, turn: int) -> None:
+def test_topk_outcome_does_not_reveal_a_row(differing: Any, asked: str, turn: int) -> None:
     """Over a source for each configuration; without other rows, nobody or one."""
     place = turn + [*TOPK].index(asked)
     source = [*SOURCES][place % len(SOURCES)]
@@ -564,7 +564,9 @@ RANKING = [kind for kind, one in members().items() if one.traits.ranks_counts]
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RANKING)
 @pytest.mark.parametrize("domain", [None, ITEMS])
-def test_no_mechanism_tells_of_a_row(differing: Any, kind: str, domain: Any, turn: int) -> None:
+def test_mechanism_outcome_does_not_reveal_a_row(
+    differing: Any, kind: str, domain: Any, turn: int
+) -> None:
     """Whether it answers or is refused, which is public."""
     place = turn + RANKING.index(kind)
     how = {"mechanism": kind, "domain": domain, **[*HOW.values()][place % len(HOW)]}
@@ -620,7 +622,7 @@ def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
 
 
 @pytest.mark.parametrize("asked", ["groups", "where"])
-def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
+def test_horizon_does_not_reveal_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user in the last period: the same outcome, which is an answer."""
     found = differing("pandas", closed(CONTINUAL[asked]), FAST, others=asked == "where")
     require_same(found, "HorizonAnswer")
@@ -629,7 +631,7 @@ def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", [continual, closed])
 @pytest.mark.parametrize("asked", CONTINUAL)
-def test_no_horizon_tells_of_a_row(differing: Any, asked: str, ask: Any, turn: int) -> None:
+def test_horizon_does_not_reveal_a_row(differing: Any, asked: str, ask: Any, turn: int) -> None:
     """Over a source for each configuration, by one call with other rows and a period at a time
     without, or the other way round.
     """
@@ -684,7 +686,7 @@ def read(
 
 
 @pytest.mark.parametrize("asked", ["groups", "cells", "sums"])
-def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
+def test_reading_does_not_reveal_one_user(differing: Any, asked: str) -> None:
     """Nobody or one user: counts of the same form, scores, and a selection from them."""
     found = differing("pandas", read(READ[asked], events.read), FAST, others="time" in READ[asked])
     require_same(found, "tuple")
@@ -693,7 +695,7 @@ def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", [events.read, events.hold])
 @pytest.mark.parametrize("asked", READ)
-def test_no_reading_tells_of_a_row(differing: Any, asked: str, reader: Any, turn: int) -> None:
+def test_reading_does_not_reveal_a_row(differing: Any, asked: str, reader: Any, turn: int) -> None:
     """Over a source for each configuration."""
     place = turn + [*READ].index(asked)
     people = some(place + (reader is events.hold))
@@ -781,7 +783,7 @@ def called(line: str) -> Callable[[Any, dict[str, Any]], Any]:
 
 
 @pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_tells_of_one_user(differing: Any, line: str) -> None:
+def test_commands_do_not_reveal_one_user(differing: Any, line: str) -> None:
     """An answer that noise alone explains has a status of its own, which is a function of what was
     released.
     """
@@ -792,7 +794,7 @@ def test_no_command_tells_of_one_user(differing: Any, line: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_tells_of_a_row(differing: Any, line: str, turn: int) -> None:
+def test_commands_do_not_reveal_a_row(differing: Any, line: str, turn: int) -> None:
     """With other rows and without."""
     for others in (True, False):
         people = some(turn + [*COMMANDS.values()].index(line) + others)

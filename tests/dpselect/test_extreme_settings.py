@@ -115,7 +115,7 @@ FEW = dps.Sensitivity.of_counts(items_per_user=2)
 DISCOVERY = dps.SparseHistogram(k=4, scale=1.0, delta=1e-6, sensitivity=FEW)
 
 
-def test_what_chooses_no_item_is_no_selection_of_a_discovery() -> None:
+def test_discovery_refuses_a_selection_without_items() -> None:
     """The rank of a gap is no item: it would fail at the draw, after the charge."""
     with pytest.raises(InvalidMechanism, match="among the items"):
         dps.DiscoverThenSelect(
@@ -143,9 +143,7 @@ def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.99), (1e6, 1e-6)])
-def test_a_default_of_an_extreme_budget_is_of_what_it_pays_for(
-    epsilon: float, delta: float
-) -> None:
+def test_default_for_an_extreme_budget_is_affordable(epsilon: float, delta: float) -> None:
     """Where no histogram with a second look has a bounded price, a default that has one is taken,
     as of any budget.
     """

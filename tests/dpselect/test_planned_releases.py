@@ -81,7 +81,9 @@ def charged(
         *(("limited_domain", budget) for budget in BUDGETS[1:]),
     ],
 )
-def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget) -> None:
+def test_default_for_n_releases_fits_exactly_n(
+    tmp_path: Path, kind: str, budget: acc.Budget
+) -> None:
     """The defaults for n releases spend their ledger: n fit, the next does not, and no part that
     they use is left over.
     """
@@ -96,7 +98,7 @@ def test_as_many_fit_as_were_named(tmp_path: Path, kind: str, budget: acc.Budget
 
 
 @pytest.mark.parametrize(("kind", "budget"), spread(PAYABLE, 12), ids=str)
-def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: acc.Budget) -> None:
+def test_fitted_mechanisms_share_the_failure_probability(kind: str, budget: acc.Budget) -> None:
     """`fitted` for n releases of any of them: the filter pays for n, not for n + 1."""
     few = {"sensitivity": FEW} if kind in ("sparse_histogram", "racing_top_k") else {}
     traits = members()[kind].traits
@@ -110,7 +112,7 @@ def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: a
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("charges", [1, 2, 40])
-def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges: int) -> None:
+def test_calibration_for_n_charges_is_attained(budget: acc.Budget, charges: int) -> None:
     """`calibrate(charges=n)` is attained: n fit into the filter, and with a millionth less noise
     they do not.
     """
@@ -127,7 +129,7 @@ def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges:
     )
 
 
-def test_what_cannot_be_shared_is_refused() -> None:
+def test_budgets_that_cannot_be_shared_are_refused() -> None:
     """No number of charges, more than the chance of failure can be cut into, and no delta at all
     are named.
     """

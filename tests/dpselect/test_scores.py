@@ -37,7 +37,7 @@ NO_LABELS: list[list[Any]] = [
     ],
     ids=repr,
 )
-def test_what_is_no_score_vector_is_refused(values: Any, more: dict[str, Any]) -> None:
+def test_invalid_score_vectors_are_refused(values: Any, more: dict[str, Any]) -> None:
     """Empty, ragged, non-finite, negative, non-numeric or wrongly labeled scores raise
     InvalidScores.
     """
@@ -48,7 +48,7 @@ def test_what_is_no_score_vector_is_refused(values: Any, more: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("sizes", "more"), [([1, 1], {"domain": "observed"}), ([1], {}), ([1, 0], {}), ([1, 1.5], {})]
 )
-def test_what_is_no_group_of_scores_is_refused(sizes: list[Any], more: dict[str, Any]) -> None:
+def test_invalid_grouped_scores_are_refused(sizes: list[Any], more: dict[str, Any]) -> None:
     """A size for each score, a positive integer; and names where candidates are observed."""
     with pytest.raises(dps.errors.InvalidScores):
         dps.Scores.grouped([1, 2], sizes, sensitivity=S, **more)
@@ -196,7 +196,7 @@ def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int)
 
 
 @pytest.mark.parametrize("units", [[1], [1.0, 2.0], [-1, 2], [2**53, 0]])
-def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[float]) -> None:
+def test_weighing_pass_must_return_whole_sums(units: list[float]) -> None:
     """Sums of weights are whole numbers of 2^-20, at least 0 and exact as floats, one for each
     candidate.
     """
@@ -218,7 +218,7 @@ def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[flo
         dps.SecondLook(lambda _: pytest.fail("asked"), one).weigh_candidates(*asked)
 
 
-def test_scores_take_a_second_look() -> None:
+def test_scores_accept_a_second_pass() -> None:
     """The same scores, declared alike; without labels nothing can be looked up."""
     look = dps.SecondLook(lambda _: pytest.fail("asked"), dps.Sensitivity())
     counts = dps.Scores([3, 1], sensitivity=dps.Sensitivity(), labels=["a", "b"], domain="observed")

@@ -527,7 +527,7 @@ def test_every_public_class_is_looked_through_or_sees_no_log(found: Found) -> No
     assert {*HOLDS, *LABELED, *SAYS, *UNMADE} <= names, "what is gone needs no reason"
 
 
-def test_what_sees_a_log_is_told_by_its_annotations() -> None:
+def test_annotations_show_which_classes_may_see_a_log() -> None:
     """Whatever may be a table, an unknown object or a question to one is not cleared, however deep
     it lies.
     """
@@ -633,9 +633,7 @@ FAILS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("fails", FAILS)
-def test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret(
-    fails: str, tmp_path: Path
-) -> None:
+def test_errors_and_their_chains_show_no_secret(fails: str, tmp_path: Path) -> None:
     """A handler, a logger and a reporter of errors look at causes, contexts and notes as well."""
     with pytest.raises(acc.AccountingError) as raised:
         FAILS[fails](tmp_path)

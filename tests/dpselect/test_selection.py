@@ -50,7 +50,7 @@ def test_a_set_of_observed_items_is_released_in_the_order_of_labels(
         assert (released.labels, released.ordered) == (("a", "m", "z"), False)
 
 
-def test_what_follows_an_item_that_is_far_ahead_has_its_law() -> None:
+def test_dominant_first_item_leaves_the_remaining_distribution() -> None:
     """LimitedDomain's law after an item beyond any weight that floats hold is the one without that
     item.
     """
@@ -136,7 +136,7 @@ def _everything_that_leaves(selection: dps.Selection) -> str:
     )
 
 
-def test_nothing_of_a_selection_tells_how_many_other_items_there_are() -> None:
+def test_selection_hides_the_number_of_other_items() -> None:
     """Selections of the same items are the same object in every form, whatever other items were
     observed before them.
     """

@@ -28,7 +28,9 @@ import dpselect as dps
         (dps.Sensitivity(l2=1, linf=0.75, monotone=False), 2**0.5),
     ],
 )
-def test_range(sensitivity: dps.Sensitivity, expected: float) -> None:
+def test_score_range_doubles_for_two_sided_changes(
+    sensitivity: dps.Sensitivity, expected: float
+) -> None:
     """The range is linf where all scores move together and twice that where they need not:
     replacing a user costs double.
     """

@@ -110,9 +110,7 @@ def test_a_failed_draw_stays_charged(
         session.ledger.void("clicks", "interrupted", actor="ada", reason="it failed")
 
 
-def test_what_a_release_would_raise_is_read_once(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_require_reads_the_ledger_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """`require` opens the ledger once, for a key that is new, has paid, or has paid for something
     else.
     """
@@ -300,7 +298,7 @@ def filtered(tmp_path: Path) -> Iterator[Session]:
         yield Session(opened, "clicks")
 
 
-def test_a_release_pays_for_what_came_out(filtered: Session) -> None:
+def test_release_charges_only_the_cost_of_its_outcome(filtered: Session) -> None:
     """One item and the threshold are two picks of three: the third is given back with the record of
     the release.
     """
@@ -337,7 +335,7 @@ def test_rounds_that_abstain_pay_for_their_test(filtered: Session) -> None:
     )
 
 
-def test_what_is_interrupted_stays_whole(
+def test_interrupted_release_keeps_its_whole_charge(
     filtered: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A draw or a price that fails leaves the reservation committed, at the mechanism's whole
@@ -362,7 +360,7 @@ def test_what_is_interrupted_stays_whole(
     assert "release" not in actions(filtered)
 
 
-def test_only_what_has_such_a_price_is_paid_so(filtered: Session) -> None:
+def test_outcome_payment_needs_an_outcome_dependent_cost(filtered: Session) -> None:
     """A mechanism that costs the same whatever comes out is refused before anything is charged, and
     so is an unknown word.
     """

@@ -62,7 +62,7 @@ def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Led
     [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())],
     ids=str,
 )
-def test_one_period_and_whole_counts_cost_what_one_release_does(
+def test_whole_counts_over_periods_cost_one_release(
     ledger: Ledger, periods: Any, sensitivity: Any
 ) -> None:
     """Within one period who is there or not is all that a neighbor changes; of users in full each
@@ -162,7 +162,7 @@ def test_the_command_pays_for_what_it_reads(
     assert 0 < spent[0] <= 10**12
 
 
-def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> None:
+def test_whole_counts_need_scores_with_a_sensitivity(ledger: Ledger) -> None:
     """A matrix of rounds, a function that draws and runs of a best of many: nothing says that users
     are counted in full.
     """

@@ -47,7 +47,7 @@ def test_every_library_gets_the_same_table() -> None:
         assert frame.astype(object).where(frame.notna(), None).to_dict("list") == table.to_pydict()
 
 
-def test_what_was_not_released_is_null() -> None:
+def test_unreleased_columns_are_null() -> None:
     """A set has no ranks, a selection without values neither values nor intervals, and positions
     stand for missing labels.
 
@@ -84,7 +84,7 @@ def test_items_keep_their_names(labels: tuple[int | str, ...], kind: Any) -> Non
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf"), "wide", True])
-def test_a_margin_is_a_width(margin: Any) -> None:
+def test_margin_must_be_a_positive_finite_number(margin: Any) -> None:
     """Anything else than a finite number above 0 is refused, and so is the margin of values that
     were not released.
     """
@@ -140,7 +140,7 @@ def test_a_card_states_prices_rounded_up() -> None:
     assert true <= shown <= 1.001 * true
 
 
-def test_a_card_of_much_and_of_nothing(tmp_path: Any) -> None:
+def test_html_card_truncates_rows_and_explains_errors(tmp_path: Any) -> None:
     """Sixty rows, and how many more there are; of a ledger that cannot be read the reason."""
     card = dps.Selection(ordered=True, labels=tuple(range(1000)))._repr_html_()
     assert card.count("<tr>") == 61

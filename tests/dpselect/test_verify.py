@@ -101,7 +101,7 @@ def test_a_box_without_neighbors_is_refused() -> None:
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.999])
-def test_each_limit_misses_half_as_often_as_the_statement(confidence: float) -> None:
+def test_confidence_limits_each_miss_with_half_the_error(confidence: float) -> None:
     """Exactly: of 40 draws at the limit's chance, as many as were seen, or more (fewer), come with
     half of what may be missed.
     """
@@ -125,7 +125,7 @@ CONFIDENCE = 1 - 1e-6
         lambda value: [np.float64(value)],
     ],
 )
-def test_numbers_are_told_apart_by_cells(form: Callable[[float], Any]) -> None:
+def test_lower_bound_detects_too_little_noise(form: Callable[[float], Any]) -> None:
     """Laplace noise of scale 1/2 in place of 1: more than the claimed 1 in 4,000 samples, not more
     than the true 2.
     """
@@ -149,7 +149,7 @@ def test_honest_noise_is_not_convicted() -> None:
     assert 0.8 < coin.epsilon <= np.log(3)
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_verify_refuses_incomparable_outcomes() -> None:
     """Objects, mixtures, nothing, and a seed for somebody else's noise raise InvalidRequest."""
     for released in (object(), (1, 2.0), None, {"a": 1}):
         with pytest.raises(dps.errors.InvalidRequest, match="the function released"):

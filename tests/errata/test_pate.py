@@ -121,7 +121,7 @@ def test_ep1_the_printed_number_charges_two_scalars() -> None:
     assert 67 < rdp_to_epsilon((ROUNDS * corollary).rdp, DELTA).value < 71.4
 
 
-def test_ep1_what_their_variant_costs() -> None:
+def test_ep1_gaussian_gap_noise_costs_more_than_published() -> None:
     """Gaussian noise on 40 gaps: 20.8 under add_remove, 52.0 under replace_one by the Renyi route,
     of which the failures are .6 and 1.1; 15.3 and 37.3 at best.
     """
@@ -143,7 +143,7 @@ def test_ep1_what_their_variant_costs() -> None:
         ("replace_one", SAME_DEVIATION, (8.571, 8.080)),
     ],
 )
-def test_ep1_gumbel_noise_costs_what_they_hoped_for(
+def test_ep1_gumbel_noise_charges_nothing_for_labels(
     relation: acc.relations.Relation, scale: float, expected: tuple[float, float]
 ) -> None:
     """With Gumbel noise labels cost nothing: 3.3 under add_remove at the same scale, and 8.6 for

@@ -315,7 +315,7 @@ def test_fifty_fiftieths_are_charged_and_not_one_more(case: Case, way: Way, tmp_
 
 
 @pytest.mark.parametrize("way", SCOPES.values(), ids=SCOPES)
-def test_so_do_all_ways_to_charge_and_all_scopes(way: Way, tmp_path: Any) -> None:
+def test_every_charge_path_counts_the_failure_once(way: Way, tmp_path: Any) -> None:
     """What leaves exactly the failure that a charge takes pays for it once, through every way to
     charge.
     """

@@ -157,9 +157,7 @@ def paid_by(
 
 
 @pytest.mark.parametrize("path", CHARGED)
-def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(
-    path: str, tmp_path: Path
-) -> None:
+def test_every_release_path_charges_its_exact_cost(path: str, tmp_path: Path) -> None:
     """Of divergence and of failure: the ledger has the price to the unit, a second passage is
     refused, and so is either part a thousandth too small, before anything is charged.
     """
@@ -186,7 +184,7 @@ def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(
 
 
 @pytest.mark.parametrize("part", ["main", "failure"])
-def test_what_is_asked_beforehand_is_what_a_charge_takes(part: str, tmp_path: Path) -> None:
+def test_require_and_affordable_match_the_charge(part: str, tmp_path: Path) -> None:
     """`require` and `affordable`, both ways: five fifths of either part fit, and no sixth."""
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         session = paid_by(
@@ -312,7 +310,7 @@ _LONG = {
 @pytest.mark.parametrize(
     "path", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED]
 )
-def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(path: str) -> None:
+def test_fitted_release_spends_both_budget_parts(path: str) -> None:
     """All of it is admitted; with a twentieth less of epsilon, or of delta, not all."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     curves = FITTED[path](budget)

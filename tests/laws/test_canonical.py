@@ -206,7 +206,7 @@ def test_noise_of_many_draws(noise: str) -> None:
     assert far[-1] == pytest.approx(7000, abs=1)
 
 
-def test_one_of_k_is_the_exponential_mechanism() -> None:
+def test_canonical_top_one_is_the_exponential_mechanism() -> None:
     """For k = 1 and gamma = 1 canonical top-k, and for k = 1 joint top-k, have the exponential
     mechanism's law. Scoring the true top set by its real gap never lowers its probability.
     """
@@ -330,7 +330,7 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
-def test_one_point_is_pure_or_approximate(epsilon: float) -> None:
+def test_single_point_profile_matches_pure_or_approximate_dp(epsilon: float) -> None:
     """A profile of one point has the Renyi bound, rho and profile of PureDP or ApproxDP."""
     orders = np.array([1 + 1e-6, 1.5, 2, 8, 64, 1e6])
     for delta, reference in (

@@ -524,7 +524,7 @@ def test_a_gaussian_price_is_its_closed_form(sensitivity: dps.Sensitivity, scale
 
 @pytest.mark.parametrize("noise", [*LIPSCHITZ, "gaussian"])
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_a_price_in_epsilon_is_spent_as_noise(noise: Any, relation: Any) -> None:
+def test_epsilon_times_scale_equals_the_score_change(noise: Any, relation: Any) -> None:
     """One winner, canonical, joint, LimitedDomain and the stability test: price times scale is what
     one user moves, as a rational.
     """

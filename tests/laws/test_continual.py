@@ -329,7 +329,7 @@ def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() 
 
 
 @pytest.mark.parametrize("charged", ["once", "one by one"])
-def test_lone_items_are_discovered_with_the_chance_that_is_charged(charged: str) -> None:
+def test_lone_items_are_discovered_with_at_most_delta(charged: str) -> None:
     """T4 and T8: 2,000 users with an item each, there in the first of eight periods: by all tests
     together at most delta of them pass, of a horizon as of releases that remember.
 
@@ -412,7 +412,7 @@ def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: flo
 @pytest.mark.parametrize(
     "user", [None, (1, 1), (1, 0), (0, 1)], ids=["horizon", "both", "first", "second"]
 )
-def test_one_item_of_an_unknown_domain(
+def test_unknown_domain_item_stays_below_the_curve_over_time(
     scale: float, user: tuple[int, int] | None, others: tuple[int, int]
 ) -> None:
     """T4 and T8: the law of (when discovered, what was shown) of one item of two periods,
@@ -531,7 +531,7 @@ def test_spent_users_create_no_items(count: str, window: int | None) -> None:
     assert state.number_of_items() == 3
 
 
-def test_one_clock_of_noise() -> None:
+def test_late_items_have_noise_for_every_earlier_period() -> None:
     """T4: an item that appears late has a row of noise for every earlier period, kept once
     drawn.
     """
@@ -572,9 +572,7 @@ def test_per_period_a_discovered_item_is_measured_untouched() -> None:
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize("text", spread([True, False], 1))
-def test_what_is_counted_is_what_a_dictionary_counts(
-    count: str, window: int | None, text: bool
-) -> None:
+def test_horizon_counts_match_a_dictionary(count: str, window: int | None, text: bool) -> None:
     """T2 and T10: of random events, given in two overlapping tables, each pair counts once a
     period, and again only as its count says; so do numbers of users of the period or so far.
     """
@@ -785,7 +783,7 @@ def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, sc
 
 
 @pytest.mark.parametrize("counts", [(3, 3), (3, 0), (0, 3)], ids=["stays", "leaves", "comes"])
-def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int]) -> None:
+def test_history_discovers_items_with_the_exact_probability(counts: tuple[int, int]) -> None:
     """T8: of 4,000 items of one count, those found by two releases are as many as the exact chance
     says.
 
@@ -863,7 +861,7 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
         assert (cell(group, item), parts_of(written)) == (written, (group, item))
 
 
-def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
+def test_noise_exceeds_margins_with_the_stated_probability() -> None:
     """T10: the noise of a score or a count exceeds its margin with chance 1 - confidence, no less
     and hardly more.
     """
@@ -1015,9 +1013,7 @@ WHOLE: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("settings", "whole"), WHOLE)
-def test_a_high_end_is_stated_where_every_released_item_of_a_user_counts(
-    settings: Any, whole: bool
-) -> None:
+def test_upper_bound_is_stated_only_for_fully_counted_users(settings: Any, whole: bool) -> None:
     """T10: where a period shows no more items than a user counts for, and counts that period;
     otherwise "at least".
     """

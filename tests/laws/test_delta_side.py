@@ -250,9 +250,7 @@ RUNS = acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)
         ),
     ],
 )
-def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(
-    curve: acc.Curve, failure: float
-) -> None:
+def test_combined_curve_failures_match_their_closed_form(curve: acc.Curve, failure: float) -> None:
     """Sums, the larger one, or as many runs as are expected: rounded up, by no more than one part
     in 10^12; doubled for two users, to the last digit, and none if it is certain then.
     """
@@ -299,9 +297,7 @@ def test_the_program_gives_responses_their_epsilon(failure: float, count: int) -
 @pytest.mark.parametrize(
     ("epsilon", "delta", "count"), [(0.1, 1e-6, 10), (0.5, 1e-5, 3), (0.01, 1e-3, 50)]
 )
-def test_failures_leave_room_where_delta_is_their_sum(
-    epsilon: float, delta: float, count: int
-) -> None:
+def test_epsilon_at_the_failure_sum_is_attained(epsilon: float, delta: float, count: int) -> None:
     """At exactly n delta the optimal composition of (epsilon, delta) (Kairouz, Oh, Viswanath) is
     below n epsilon, and is met.
     """

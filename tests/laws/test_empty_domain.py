@@ -37,7 +37,7 @@ def _scores(mechanism: dps.Mechanism, values: list[int]) -> dps.Scores:
 
 
 @pytest.mark.parametrize("name", spread(list(UNKNOWN), 24))
-def test_nobody_and_one_user_are_told_apart_within_the_price(name: str) -> None:
+def test_empty_domain_and_one_user_stay_within_the_curve(name: str) -> None:
     """Nothing is released of no candidate, by a law that sums up to 1; it and that of one user's
     item are within the curve.
     """

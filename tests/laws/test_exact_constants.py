@@ -36,7 +36,7 @@ from dpselect.sampling.base import Sampler
 
 
 @given(delta=st.floats(1e-300, 0.5), order=st.floats(1.01, 1e6))
-def test_waiting_for_all_moments_costs_its_closed_form(delta: float, order: float) -> None:
+def test_anytime_overhead_matches_its_closed_form(delta: float, order: float) -> None:
     """Theorem F6: ln(1/delta)/(order - 1) of the decimals as printed, rounded up by less than
     1e-12.
     """
@@ -229,7 +229,7 @@ def reserved(ledger: acc.Ledger, key: str) -> Any:
     ).entries[0]
 
 
-def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> None:
+def test_rounding_tolerance_applies_only_across_machines(ledger: acc.Ledger) -> None:
     """Two units and two in 10^8 of the price where machines differ, nothing where this one wrote
     both; half is kept back.
     """
@@ -247,7 +247,7 @@ def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> 
     )
 
 
-def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) -> None:
+def test_quota_tolerance_adds_up_over_other_machines(ledger: acc.Ledger) -> None:
     """Two charges of another machine leave an account in doubt by both, and by not a unit more."""
     quota = Quota(name="limit", limit=acc.Budget(epsilon=400.0))
     charged = [reserved(ledger, key) for key in "ab"]

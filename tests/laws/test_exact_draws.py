@@ -191,7 +191,7 @@ def test_blocks_that_floats_never_decide_follow_the_law(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
-def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
+def test_max_gumbel_bounds_contain_the_exact_value(noise: Any) -> None:
     """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and
     words from end to end.
     """
@@ -218,9 +218,7 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 @pytest.mark.parametrize(("k", "candidates"), [(1, 5), (3, 5), (5, 5)])
-def test_a_row_has_as_many_classes_as_are_counted_beforehand(
-    k: int, candidates: int, gamma: float
-) -> None:
+def test_planned_class_count_matches_the_row(k: int, candidates: int, gamma: float) -> None:
     """What a row takes of memory is planned by the count of its classes."""
     asked = dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma, noise="laplace")
     assert asked.classes_of(candidates) == len(
@@ -512,7 +510,7 @@ def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [VECTORS[0], VECTORS[3]])
-def test_at_no_price_canonical_and_joint_draws_are_uniform(values: Any) -> None:
+def test_canonical_and_joint_draws_are_uniform_at_zero_epsilon(values: Any) -> None:
     """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences
     are uniform all the same.
     """
@@ -723,7 +721,7 @@ def test_draws_by_rows_read_huge_counts_as_the_law_does(mechanism: dps.Mechanism
     ],
     ids=str,
 )
-def test_one_selection_costs_what_the_data_cost(mechanism: dps.Mechanism) -> None:
+def test_selection_memory_does_not_grow_with_k(mechanism: dps.Mechanism) -> None:
     """On two items the memory touched does not grow with a kbar or k of ten million: the work is on
     what is there.
     """

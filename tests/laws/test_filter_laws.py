@@ -419,7 +419,7 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
     assert budget.refund(curve, acc.zero()) == NOTHING
 
 
-def test_what_counts_as_a_release() -> None:
+def test_equal_or_smaller_curves_count_as_one_release() -> None:
     """Equal or smaller of the same kind; parts are counted; another kind is another thing, however
     small.
     """
@@ -547,9 +547,7 @@ def test_a_budget_of_many_digits_that_is_spent_states_no_less(limit: float, delt
 
 
 @pytest.mark.parametrize(("count", "epsilon"), [(8, 0.0189), (5, 0.0405), (1, 0.03)])
-def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
-    count: int, epsilon: float
-) -> None:
+def test_loss_exceeds_stated_epsilon_with_at_most_delta(count: int, epsilon: float) -> None:
     """Randomized response attains its curve: the exact tail of so many losses is at most delta, and
     up to .42 of it; all of them as one plan that another route admits state no epsilon.
     """
@@ -571,7 +569,7 @@ def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(
     assert Remaining(budget, budget.filter_cost(plan)).epsilon is None
 
 
-def test_what_is_proved_for_one_relation_is_so_in_every_composition() -> None:
+def test_composed_curves_keep_the_relation_of_their_parts() -> None:
     """A curve of curves is charged under no other relation than its parts."""
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     for curve in (

@@ -61,7 +61,7 @@ CLIPPED = [
 
 @pytest.mark.parametrize("sensitivity", CLIPPED, ids=str)
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(
+def test_lone_users_items_are_released_with_probability_delta(
     sensitivity: dps.Sensitivity, noise: str
 ) -> None:
     """On an empty log (one public item far from the threshold) 1..l0 items of one user: the worst
@@ -162,7 +162,7 @@ def test_k_only_cuts_the_list(k: int | None, complete: bool) -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
+def test_oneshot_values_reuse_the_selection_noise(noise: str) -> None:
     """OneshotTopK(values=True) costs the vector, releases order and values, and shows the values in
     that order.
     """
@@ -193,7 +193,7 @@ FIND = dps.SparseHistogram(scale=1.2, delta=0.1, sensitivity=FEW)
 SELECT = dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=FEW, values=True)
 
 
-def test_the_second_look_sees_released_labels_in_their_own_order() -> None:
+def test_second_pass_receives_labels_in_their_own_order() -> None:
     """H8: the price is the sum of the stages', in one curve. The second stage is asked for the
     discovered items only, by label in an order of their own, and its scores decide; where fewer are
     found than it needs, they are released and nothing is asked again.
@@ -267,7 +267,7 @@ def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
         )
 
 
-def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
+def test_second_clip_cost_needs_a_second_pass() -> None:
     """A selection that pays for a norm of 1 and gets scores of .97 would pay for a look that nobody
     takes.
     """
@@ -286,9 +286,7 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("clip", [0.7, 1.0, 1.41, 3.0, 7.3])
-def test_a_second_look_is_clipped_to_what_the_selection_pays_for(
-    relation: Any, clip: float
-) -> None:
+def test_second_pass_is_clipped_to_the_selections_norm(relation: Any, clip: float) -> None:
     """`again` is the clip that the selection was configured for, but for rounding: scores clipped
     to it are covered.
     """
@@ -339,9 +337,7 @@ def test_the_law_of_a_score_far_ahead_is_exact_or_refused() -> None:
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 # the last: a threshold below 0
 @pytest.mark.parametrize(("floor", "delta"), [(0.0, 0.03), (4.0, 0.03), (0.0, 0.9)])
-def test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides(
-    noise: Any, floor: float, delta: float
-) -> None:
+def test_floor_hides_rare_items_exactly(noise: Any, floor: float, delta: float) -> None:
     """H5 with a floor: a count of it is shown with chance 0, one above it with chance delta
     exactly, under much noise too.
     """
@@ -399,7 +395,7 @@ def law_of_cells(users: list[tuple[int, ...]]) -> dict[Any, float]:
 
 
 @pytest.mark.parametrize("others", OTHERS)
-def test_one_norm_covers_a_user_in_any_groups(others: list[tuple[int, ...]]) -> None:
+def test_single_norm_covers_a_users_cells_across_groups(others: list[tuple[int, ...]]) -> None:
     """H12: with and without a user with up to three cells, in one group or in both, no two laws
     differ by more than the curve.
 

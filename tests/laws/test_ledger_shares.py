@@ -84,7 +84,7 @@ def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int, lists: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 7])
-def test_so_do_releases_for_every_group(n: int) -> None:
+def test_group_releases_take_one_share_together(n: int) -> None:
     """The discovery of groups and all groups of one user together take one share."""
     budget = BUDGETS[0]
     stated = part(budget, n)

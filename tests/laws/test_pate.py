@@ -39,7 +39,7 @@ def test_boxes_contain_all_neighboring_ballots(
     assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
 
 
-def test_one_ballot_changes_both_rounds() -> None:
+def test_teacher_changing_two_rounds_stays_within_twice_the_curve() -> None:
     """Over two rounds, a teacher whose ballots change in both stays below twice the curve, and
     above the curve of one.
     """
@@ -71,7 +71,7 @@ def voted(records: dict[int, int]) -> tuple[int, int]:
     [("replace_one", {**RECORDS, 20: 0}), ("add_remove", dict.fromkeys(range(20), 1))],
     ids=["replaced", "gone"],
 )
-def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
+def test_record_change_attains_the_one_ballot_cost(
     relation: acc.relations.Relation, near: dict[int, int]
 ) -> None:
     """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and

@@ -145,7 +145,7 @@ def pure(
 
 
 @pytest.mark.parametrize("session", SESSIONS, ids=lambda value: str(value[0]))
-def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
+def test_outcome_based_charges_stay_within_the_budget(session: Any) -> None:
     """Theorem S8: repeated calls, each charged `cost_of`, stay within a filter's budget, added up
     as pure epsilons or as rho.
     """

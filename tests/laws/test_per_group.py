@@ -142,7 +142,7 @@ def test_a_replaced_user_costs_half_where_shares_are_uniform(select: dps.Mechani
         assert (apart(p, q, EPSILONS).max(axis=1) <= stated(mechanism.curve, EPSILONS) + 1e-9).all()
 
 
-def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
+def test_halved_group_cost_is_attained() -> None:
     """Permute-and-flip reaches G epsilon in G groups that see both users; a stability test fails
     more often than G d.
     """
@@ -170,7 +170,7 @@ def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
     )
 
 
-def test_what_is_not_halved_pays_for_both_users() -> None:
+def test_groups_without_uniform_shares_pay_for_both_users() -> None:
     """W2's price stays where shares are not uniform, and where a union that is paid in each group
     is the better bound.
     """
@@ -226,7 +226,7 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
                 both.check(groups)
 
 
-def test_a_second_look_must_be_at_uniform_shares_too() -> None:
+def test_second_pass_must_declare_uniform_shares() -> None:
     """Priced for uniform shares by its own word, at half: both looks must declare them, though the
     selection covers others.
     """
@@ -346,7 +346,7 @@ def test_the_law_of_discovered_groups_adds_up_every_order_of_their_discovery() -
     )
 
 
-def test_groups_that_are_discovered_are_paid_for_and_tell_no_order() -> None:
+def test_discovered_groups_are_charged_and_hide_noise_order() -> None:
     """W5: the curve is that of the discovery and of all groups of a user, one user more is told by
     more than the latter; and the release is in the groups' own order, not in that of the noise that
     found them.
@@ -367,7 +367,7 @@ def test_groups_that_are_discovered_are_paid_for_and_tell_no_order() -> None:
 @pytest.mark.parametrize(
     ("epsilon", "scale", "part"), [(0.8, 0.7, "selection"), (4.0, 2.0, "discovery")]
 )
-def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(
+def test_discovered_groups_cost_discovery_plus_selection(
     epsilon: float, scale: float, part: str
 ) -> None:
     """All neighbors of all logs of up to one user more than the crowd: within the curve, and
@@ -493,7 +493,7 @@ def test_what_groups_declare_stays_as_it_was_checked() -> None:
         groups.by_group["b"] = one
 
 
-def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
+def test_invalid_or_uncovered_groups_are_refused() -> None:
     """More groups per user, wider users in any one group, other mechanisms, and rounds: nothing is
     drawn or charged. No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores;
     scores of groups print as their number and their bound.

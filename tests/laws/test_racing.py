@@ -226,7 +226,7 @@ def lone(race: Race, norm: float = 1.0) -> float:
 @pytest.mark.parametrize("combine", [0.0, 0.5])
 @pytest.mark.parametrize("floor", [-6.0, 1.5])
 @pytest.mark.parametrize("shares", [(0.4, 0.6), (0.35, 0.3, 0.35)])
-def test_a_lone_item_is_shown_with_the_chance_that_is_charged(
+def test_lone_item_is_released_with_probability_delta(
     shares: tuple[float, ...], floor: float, combine: float
 ) -> None:
     """Attained: the item of one user in an empty log is released with probability delta.
@@ -263,9 +263,7 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged(
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("rounds", [2, 3])
-def test_three_hundred_lone_items_are_shown_with_the_chance_that_is_charged(
-    rounds: int, relation: str
-) -> None:
+def test_three_hundred_lone_items_attain_delta(rounds: int, relation: str) -> None:
     """Attained: of one user's 300 lone items any is released with probability delta.
 
     The noise is so large that weights are nothing beside it. With no weight at all in later rounds
@@ -352,7 +350,7 @@ def test_a_user_of_two_items_spends_the_larger_norm() -> None:
     assert ratio(*(law(cheap, log, grid) for log in pair), mechanism.curve) > 1.3
 
 
-def test_a_user_of_four_items_spends_the_norm_that_the_noise_has(
+def test_user_of_four_items_attains_the_charged_norm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Attained: 100 users of the same four items, and one more, whose weights have the norm 2.
@@ -380,7 +378,7 @@ def test_a_user_of_four_items_spends_the_norm_that_the_noise_has(
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_one_user_in_place_of_another_costs_root_two(turn: int) -> None:
+def test_replaced_user_attains_root_two_cost(turn: int) -> None:
     """Attained: under replace_one a user's item becomes another, in a band that holds everything.
 
     Noise that is 5 % less in either round exceeds the curve.
@@ -519,7 +517,7 @@ FAULTS: list[tuple[str, dict[str, Any], tuple[int, ...], tuple[int, ...], tuple[
 
 
 @pytest.mark.parametrize(("fault", "settings", "groups", "sizes", "pair"), FAULTS)
-def test_a_design_that_reads_what_occurs_is_told_from_one_that_does_not(
+def test_data_dependent_race_designs_exceed_the_curve(
     fault: Any,
     settings: dict[str, Any],
     groups: tuple[int, ...],

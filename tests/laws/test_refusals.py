@@ -239,7 +239,7 @@ OTHERS: list[tuple[Callable[[], object], str]] = [
         *((*row, acc.AccountingError) for row in OTHERS),
     ],
 )
-def test_what_no_proof_covers_cannot_be_configured(
+def test_unproved_configurations_are_refused(
     build: Callable[[], object], words: str, error: type[Exception]
 ) -> None:
     """A configuration outside the theorem raises when it is made, and the message names the field

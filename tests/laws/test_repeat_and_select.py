@@ -386,7 +386,7 @@ def tuned(law: Any = FEW, epsilon: float = 0.5) -> dps.RepeatAndSelect:
 
 
 @pytest.mark.parametrize("law", [LAWS[0], LAWS[5]], ids=str)
-def test_it_is_drawn_as_its_law_says(law: Any) -> None:
+def test_best_of_runs_draws_match_the_exact_distribution(law: Any) -> None:
     """Ties, losers and no run at all, as the exact law has them (false alarm 1e-9)."""
     run, scores, rng = np.array([[0.5, 0.2, 0.2, 0.1]]), [0, 1, 1, 2], np.random.default_rng(5)
     exact = dict(zip([0, 1, 2, 3, None], released(law, run, scores)[0].tolist(), strict=True))
@@ -420,7 +420,7 @@ def failing(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["exit", "raise", "nan", "text", "alone", "complex"])
-def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None:
+def test_run_failure_is_raised_after_all_runs(kind: str) -> None:
     """As many runs as without it; one message, without cause, context or a frame that holds scores,
     results or their number.
     """
@@ -445,7 +445,7 @@ def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None
     )
 
 
-def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
+def test_interrupt_ends_the_runs_without_private_frames() -> None:
     """Control-C ends the runs; its traceback has no frame of a run."""
 
     def attempt() -> Any:
@@ -462,7 +462,7 @@ def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
     ] == []
 
 
-def test_the_highest_score_wins_and_none_may_be_no_run() -> None:
+def test_best_run_has_the_highest_score() -> None:
     """-inf loses, scores of any real type are compared, and a Poisson law may release nothing."""
     scores = iter([-math.inf, 3, np.float32(5.0), 4.5] + [-math.inf] * 200)
     many: Any = TruncatedNegativeBinomial(eta=1.0, gamma=0.05)

@@ -79,7 +79,7 @@ def test_the_bound_of_a_composition_is_that_of_the_test_on_all_answers(
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_failures_are_found_on_top(rate: float) -> None:
+def test_failure_probability_adds_to_the_attack_bound(rate: float) -> None:
     """A mechanism that fails with a stated chance, telling all, is tested so: true positives are
     below the bound, and near it.
     """
@@ -130,7 +130,7 @@ def test_the_trade_off_is_one(curve: acc.Curve) -> None:
         assert curve.advantage >= acc.GaussianDP(mu=mu).advantage
 
 
-def test_the_words_round_up_and_name_who_is_suspected() -> None:
+def test_risk_wording_rounds_up_and_names_the_relation() -> None:
     """Nobody reads a smaller risk than there is; under replace_one others are suspected."""
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
     words = Risk.from_curve(curve).in_words()
@@ -186,7 +186,7 @@ def test_a_plot_has_two_axes_and_no_gaps() -> None:
 
 
 @pytest.mark.parametrize("loss", [1e-5, 0.3, 1.0, 1.837, 4.0])
-def test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response(loss: float) -> None:
+def test_renyi_advantage_is_attained_by_randomized_response(loss: float) -> None:
     """A randomized response with this rho attains it, so nothing less holds; bad events come on
     top.
     """
@@ -200,9 +200,7 @@ def test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response(loss: flo
 @pytest.mark.parametrize(
     ("true", "false"), [(0.3, 0.2), (0.7, 0.2), (0.05, 0.001), (0.97, 0.6), (0.999, 0.9)]
 )
-def test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show(
-    true: float, false: float
-) -> None:
+def test_renyi_attack_bound_is_attained_by_two_coins(true: float, false: float) -> None:
     """Coins with these rates have some rho: at it the bound is the true positive rate of the coins,
     to a part in 10^4.
     """
@@ -386,7 +384,7 @@ def test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem(rho: float, 
     assert not _hides_beyond(rho, 10 * math.sqrt(end), end)  # its mean loss is beyond
 
 
-def test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest() -> None:
+def test_uncertain_gaussian_does_not_dominate_the_tail() -> None:
     """Above at the last edge by the theorem's bounds, with a difference that need not grow."""
     end, z = 3.7, 0.05
     mu = math.sqrt(z * z + 2 * (end + 1)) - z

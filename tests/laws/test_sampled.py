@@ -54,7 +54,7 @@ def _cells(
 
 
 @SETTINGS
-def test_each_way_to_differ_is_its_pair(
+def test_sampled_group_delta_matches_its_mixture_pair(
     noise: Noise, shift: float, rate: float, group: int
 ) -> None:
     """With any number of the group on either side delta is the divergence of the two mixtures, and
@@ -227,7 +227,7 @@ def test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise
     assert falls == [[True, True]] * 3 + [[True, False]]
 
 
-def test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample() -> None:
+def test_group_privacy_of_sampled_steps_matches_the_exact_pair() -> None:
     """`group_privacy` of DP-SGD's steps and of sampled Laplace noise is the exact pair's; Renyi
     orders stay those of the path.
     """

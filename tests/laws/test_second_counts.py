@@ -131,7 +131,7 @@ def test_no_user_moves_the_counts_further_than_is_paid_for(
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 50, 1000])
-def test_what_a_clip_takes_away_is_bounded(noise: str, k: int) -> None:
+def test_clipping_loss_bound_is_attained(noise: str, k: int) -> None:
     """Of every number of items, by the reader's own weights in rationals; the greatest is attained
     but for its rounding.
     """
@@ -163,7 +163,7 @@ def test_items_that_were_not_released_take_no_part() -> None:
     assert (values.tolist(), lost) == ([3.0], 0.0)
 
 
-def test_what_is_lost_of_many_users_is_exact() -> None:
+def test_clipping_loss_is_exact_beyond_float_precision() -> None:
     """A user more moves a sum beyond the 53 bits of a float by no more than is paid for."""
     k, others = 3, 4 * 10**9
     mechanism = dps.WithValues(
@@ -202,7 +202,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
 @pytest.mark.parametrize(
     "ask", [{"clip": 2.0**-17}, {"clip": 1.0, "value": "v", "value_clip": 1.0}]
 )
-def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(
+def test_unsupported_second_pass_is_refused_before_a_charge(
     ask: dict[str, Any], tmp_path: Path
 ) -> None:
     """A planned mechanism with a clip beyond those of the reader, or on sums: nothing is
@@ -255,7 +255,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
             assert (select.curve + of_unit(unit / 1.05)).rho < found.rho * 0.96
 
 
-def test_what_has_no_second_look_is_refused() -> None:
+def test_clipped_values_without_a_second_pass_are_refused() -> None:
     """Wider scores than the clip, and a price for what was not looked for; scores within it are
     taken as they are.
     """
@@ -291,7 +291,7 @@ def test_what_has_no_second_look_is_refused() -> None:
     assert len(within.select(scores(dps.Sensitivity())).values or ()) == 1
 
 
-def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
+def test_second_pass_excludes_whole_counts_over_periods() -> None:
     """Rows of one period move the weights of others: neither counts nor a second step rest on what
     one score moves.
     """

@@ -111,7 +111,7 @@ def _known_threshold(
 @pytest.mark.fast(4)
 @pytest.mark.parametrize(("epsilon2", "c"), [(1.0, 1), (0.5, 5), (3.0, 20), (1.0, 100)])
 @pytest.mark.parametrize("order", [1.5, 8.0, 100.0])
-def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float) -> None:
+def test_cost_of_many_answers_is_attained(epsilon2: float, c: int, order: float) -> None:
     """Theorem V8 is the worst run of equal comparisons with a known threshold, to 1 %: a bound 5 %
     lower would be wrong.
     """
@@ -130,9 +130,7 @@ def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float
 @pytest.mark.slow
 @pytest.mark.parametrize(("alone", "c"), spread([(0.1, 5), (0.02, 20), (0.005, 100), (0.3, 1)], 2))
 @pytest.mark.parametrize("order", [1.5, 8.0])
-def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(
-    alone: float, c: int, order: float
-) -> None:
+def test_shared_threshold_answer_cost_is_attained(alone: float, c: int, order: float) -> None:
     """Theorem V10 is the worst run of equal comparisons, of answers that fall or rise, to 2 %,
     where it is of use.
     """
@@ -418,7 +416,7 @@ def test_huge_scores_keep_their_sensitivity() -> None:
     assert laws[0] == laws[1] == laws[2]
 
 
-def test_the_alone_shift_of_a_threshold_is_what_one_answer_moves() -> None:
+def test_threshold_alone_shift_matches_one_answers_change() -> None:
     """Theorem V10's shift: linf over the scale of the answers' noise, one step of distance over
     that of a test.
     """
@@ -463,7 +461,7 @@ def test_the_guarantee_includes_the_true_answers(
 
 
 @pytest.mark.parametrize("c", [1, 2, 3])
-def test_one_failure_per_run_is_all_that_counts(c: int) -> None:
+def test_sparse_vector_run_fails_with_at_most_delta(c: int) -> None:
     """Theorems V3 and V5: however many unstable queries are asked, one passes with probability at
     most delta, nearly reached; a single query at distance 0 passes with exactly that.
     """
@@ -530,7 +528,7 @@ def test_a_session_renews_its_threshold_and_pays_for_every_run() -> None:
 
 
 @pytest.mark.parametrize("distance", [-1.2345, math.nan, math.inf, "1.2345", True, None])
-def test_what_is_no_distance_is_refused_before_any_draw(distance: Any) -> None:
+def test_invalid_distances_are_refused_before_a_draw(distance: Any) -> None:
     """A distance is a finite number >= 0; the message of a session does not repeat it. A negative
     one is refused alike by `check`, `select`, `select_many` and `probabilities`, whatever the noise
     and wherever it stands.
@@ -557,7 +555,7 @@ def test_what_is_no_distance_is_refused_before_any_draw(distance: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_of_all_tests_of_unstable_sets_one_passes_with_delta_at_most(k: int) -> None:
+def test_unstable_sets_pass_with_at_most_delta(k: int) -> None:
     """V6: a gap of 1 is a distance of 0, and of kbar such sets, however many are asked for, some
     passes with delta at most, nearly reached; a draw with hardly any noise never releases one, and
     always one whose gap is wide.
@@ -674,7 +672,7 @@ def test_a_lead_beyond_t_passes_by_mistake_as_often_as_the_margin_allows() -> No
         assert passes == pytest.approx(0.01 / 4, rel=1e-9)
 
 
-def test_uses_that_compose_cost_what_they_did() -> None:
+def test_large_margin_composition_cost_is_unchanged() -> None:
     """Theorem V7: thirty uses at epsilon 0.3 cost 4.03, as with a noisy maximum and a margin of
     266.
     """

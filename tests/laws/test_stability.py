@@ -189,7 +189,7 @@ def test_an_observed_domain_with_too_few_items_never_releases_them(k: int) -> No
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
-def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
+def test_failed_stability_test_releases_nothing(domain: Domain) -> None:
     """A failed test releases no item and no size, and says why in words that do not depend on the
     data; the smallest matrices report what passed.
     """

@@ -50,7 +50,7 @@ def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vect
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 50.0), (-50.0, 50.0), (-7.5, 24.0), (-0.3, 0.1)])
-def test_one_user_changes_what_the_sensitivity_says(
+def test_sum_sensitivity_matches_the_largest_user_change(
     low: float, high: float, limit: int, relation: str
 ) -> None:
     """linf, l0, l1 and l2 are the maxima over all neighbors, rounded up by a clip that is no

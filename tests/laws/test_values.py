@@ -129,7 +129,7 @@ def test_a_law_of_too_many_values_is_refused() -> None:
         (dps.Sensitivity(relation="replace_one", linf=0.5), 2, 1.0, math.sqrt(0.5)),
     ],
 )
-def test_values_cost_the_norm_of_what_moves_among_them(
+def test_value_cost_matches_the_norm_of_changed_scores(
     sensitivity: dps.Sensitivity, k: int, l1: float, l2: float
 ) -> None:
     """min(k, l0) scores move at most: the curve is the selection's and that of so many values, to
@@ -203,7 +203,7 @@ def test_values_are_multiples_of_the_grid_and_margins_quantiles_of_the_noise() -
             valued("laplace", 4.0).margin(wrong)
 
 
-def test_what_a_release_used_holds_its_values() -> None:
+def test_outcome_cost_includes_the_released_values() -> None:
     """Theorem F8: of one item as of three the values cost the same, and of none nothing."""
     select = dps.LimitedDomain(k=3, kbar=5, epsilon=0.1, delta=1e-6)
     mechanism = dps.WithValues(mechanism=select, noise="gaussian", scale=10.0)

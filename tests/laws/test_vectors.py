@@ -152,7 +152,7 @@ def test_the_order_costs_what_the_set_does_under_smooth_noise(noise: Any, k: int
     assert 0.95 * k < ratio <= k * (1 + 1e-9)
 
 
-def test_order_is_shown_exactly_where_it_is_paid_for() -> None:
+def test_rank_order_is_released_only_if_charged() -> None:
     """Smooth noise shows the order unless its complement, or the family of Theorem M2, makes the
     set alone cheaper.
     """

@@ -41,7 +41,7 @@ class Edit(NamedTuple):
 # out becomes nothing.
 TABLE = r"""
 accounting/address.py
-    accounting/test_address.py::test_an_address_hides_its_password_but_from_whoever_opens_it
+    accounting/test_address.py::test_address_shows_its_password_only_to_reveal
         return str, (str(self),) => return str, (self._reveal(),)
     accounting/test_address.py::test_no_form_of_an_address_shows_its_password
         :.*@ => :[^@]*@
@@ -69,7 +69,7 @@ accounting/budget.py
         Cost(max(0, cost.main - used.main), 0) => Cost(max(0, cost.main - 95 * used.main // 100), 0)
     laws/test_budget_failures.py::test_fifty_fiftieths_are_a_plan_and_not_one_more
         exact(curve.delta0) <= exact(@@self.delta)
-    accounting/test_filter.py::test_what_several_charges_cost_is_their_share_of_the_limit
+    accounting/test_filter.py::test_cost_of_several_charges_is_in_units_of_limit
         share = self.limit * (total.main / self.capacity.main) => share = self.limit * (cost.main / self.capacity.main)
 accounting/convert/bounds.py
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighborhood_are_above_the_recursion
@@ -81,14 +81,14 @@ accounting/convert/gaussian_cover.py
     laws/test_filter_laws.py::test_a_pair_enters_at_the_least_gaussian_above_it
         return 4 * z * z * FEW_UP => return 3.8 * z * z
 accounting/convert/pld/compose.py
-    accounting/convert/test_pld_every_part.py::test_hundreds_of_widths_are_rounded_up_and_hardly
+    accounting/convert/test_pld_every_part.py::test_many_laplace_widths_are_rounded_up_by_little
         tops = min(layouts => tops = 0.95 * min(layouts
     accounting/convert/test_pld_every_part.py::test_failures_stay_where_widths_are_rounded_to_levels
         isinstance(loss, Banded) and loss.lost == 0 => isinstance(loss, Banded)
 accounting/convert/pld/hull.py
-    accounting/convert/test_pld.py::test_a_hull_loses_what_its_bounds_say_of_failures
+    accounting/convert/test_pld.py::test_hull_infinite_mass_matches_the_failure_probability
         mass, @float(values[-1]))
-    accounting/convert/test_pld_every_part.py::test_a_renyi_bound_covers_how_far_a_response_tells_its_bit
+    accounting/convert/test_pld_every_part.py::test_renyi_bound_covers_randomized_response_total_variation
         variation = @math.sqrt(
     laws/test_delta_side.py::test_delta_of_a_composition_is_not_below_that_of_a_part[parallel]
         np.minimum(1.0, np.max(profiles, axis=0)) => np.minimum(1.0, np.min(profiles, axis=0))
@@ -96,7 +96,7 @@ accounting/convert/pld/hull.py
     laws/test_parallel.py::test_failures_of_parts_are_not_lost_in_a_sum
         profiles = [loss.profile(y) + added for added, loss => profiles = [loss.profile(y) for added, loss
 accounting/convert/pld/loss.py
-    accounting/convert/test_pld_every_part.py::test_a_table_composes_as_the_table_it_is
+    accounting/convert/test_pld_every_part.py::test_profile_table_losses_reproduce_the_profile
         return Pmf(low, @mass * _MANY_UP, self.lost
         @weights * (1 - share), int(cells[-1]) + 2)
         np.bincount(cells + 1, @weights * share)
@@ -110,7 +110,7 @@ accounting/convert/pld/loss.py
     accounting/convert/test_pld.py::test_failures_within_an_approximation_add_up
         failing += count * max( => failing += max(
 accounting/convert/pld/sampled_noise.py
-    laws/test_sampled.py::test_each_way_to_differ_is_its_pair
+    laws/test_sampled.py::test_sampled_group_delta_matches_its_mixture_pair
         enumerate(_binomial(self.more, @self.rate))
         enumerate(_binomial(self.fewer, @self.rate))
         (weight, @j * self.shift)
@@ -127,16 +127,16 @@ accounting/convert/pld/sampled_noise.py
         mass[1:] += @share * masses
         mass[:-1] += @(1 - share) * masses
 accounting/convert/reported.py
-    accounting/convert/test_reported.py::test_the_rule
+    accounting/convert/test_reported.py::test_larger_bound_is_reported_within_one_percent
         _MARGIN = 1.01 => _MARGIN = 1.0605
-    accounting/convert/test_reported.py::test_the_rule[1.009-pld-1e-06-1.009-agreed]
+    accounting/convert/test_reported.py::test_larger_bound_is_reported_within_one_percent[1.009-pld-1e-06-1.009-agreed]
         _MARGIN = 1.01 => _MARGIN = 1.008
-    accounting/convert/test_reported.py::test_the_rule
+    accounting/convert/test_reported.py::test_larger_bound_is_reported_within_one_percent
         max(theirs, proved.value) if why => proved.value if why
         max(theirs, proved.value) if why => theirs if why
-    accounting/convert/test_reported.py::test_the_rule[1.015-pld-1e-13-1.0-resolution]
+    accounting/convert/test_reported.py::test_larger_bound_is_reported_within_one_percent[1.015-pld-1e-13-1.0-resolution]
         _RESOLUTION, _CUTS = 1e-14 => _RESOLUTION, _CUTS = 0.0
-    accounting/convert/test_reported.py::test_the_rule
+    accounting/convert/test_reported.py::test_larger_bound_is_reported_within_one_percent
         why in ("agreed", "unexplained") => why == "agreed"
 accounting/convert/recursion.py
     accounting/convert/test_adaptive.py::test_the_quick_account_of_ranges_is_above_what_an_adversary_reaches
@@ -178,7 +178,7 @@ accounting/curves/discrete_gaussian.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         @self.sensitivity * (self.sensitivity - 2 * x)
         math.nextafter(@value * SUM_UP, 1.0)
-    accounting/test_dp_events.py::test_one_discrete_gaussian_is_exact[1.0-1-10]
+    accounting/test_dp_events.py::test_discrete_gaussian_cost_matches_dp_accounting[1.0-1-10]
         (@weights[seen] * SUM_UP)
 accounting/curves/profile_table.py
     accounting/test_group.py::test_bad_events_grow_along_the_path
@@ -251,7 +251,7 @@ accounting/dp_events.py
 accounting/files.py
     accounting/ledger/test_failures.py::test_a_new_ledger_is_its_owners_alone
         0o666, 0o600 => 0o666, 0o644
-    accounting/ledger/test_power_cut.py::test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept
+    accounting/ledger/test_power_cut.py::test_power_cut_leaves_no_uncharged_answer_on_disk
                     stream.flush()¶            os.fsync(stream.fileno())¶ =>             stream.flush()¶
                 file.flush()¶        os.fsync(file.fileno())¶ =>         file.flush()¶
     dpselect/app/labeling/test_labeling.py::test_a_job_costs_each_round_once
@@ -264,21 +264,21 @@ accounting/filter.py
     accounting/test_filter.py::test_a_charge_that_was_interrupted_leaves_no_trace
         del self._charges[state.number :] => del self._charges[state.number + 1 :]
 accounting/group.py
-    laws/test_sampled.py::test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample
+    laws/test_sampled.py::test_group_privacy_of_sampled_steps_matches_the_exact_pair
         {"group": users} => {"group": users - 1}
     accounting/test_group.py::test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample
         group_privacy(single._unsampled, users) => group_privacy(single._unsampled, users - 1)
-    accounting/test_group.py::test_what_is_proved_for_one_relation_is_so_for_groups
+    accounting/test_group.py::test_group_privacy_keeps_the_relation_of_its_curve
         group if relation in (None, group.proved_for) else => group if True else
     accounting/test_group.py::test_a_curve_without_a_rule_keeps_its_zcdp_bound_times_the_square
         [curves.ZCDP(rho=product_up(size * size, curve.rho))] => [curves.ZCDP(rho=product_up(size * size - 1, curve.rho))]
 accounting/ledger/balances.py
-    accounting/ledger/test_limits.py::test_periods_add_up_for_somebody_in_all_of_them
+    accounting/ledger/test_limits.py::test_total_cost_over_all_periods_is_capped
         epsilon > @@dataset.most_in_all:
         all_totals(self.connection, self.declared.id) | mine => all_totals(self.connection, self.declared.id)
     accounting/ledger/test_limits.py::test_a_name_that_is_not_listed_is_refused
         if not quota.lists(who): => if False:
-    accounting/ledger/test_quotas.py::test_who_is_limited_is_named
+    accounting/ledger/test_quotas.py::test_charge_without_a_team_is_refused_under_team_quotas
          and who[quota.by] is None =>  and False
     accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge
         read_cost(row) != self._spent[0, period]: => read_cost(row) < NOTHING:
@@ -294,7 +294,7 @@ accounting/ledger/book.py
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
         by.at >= expires => False
         _later.c.action.in_(("commit", "void")) => _later.c.action.in_(("void",))
-    accounting/ledger/test_quotas.py::test_what_lapses_in_one_dataset_is_of_no_concern_to_another
+    accounting/ledger/test_quotas.py::test_reservation_expiry_is_separate_for_each_dataset
         .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <=
         => .where(bindparam("mine") > 0, entries.c.expires <=
         _later.c.dataset_id == entries.c.dataset_id, _later.c.key => _later.c.key
@@ -305,14 +305,14 @@ accounting/ledger/book.py
     accounting/ledger/test_settling.py::test_the_first_claim_on_a_charge_decides
         is_same = done[0].label == label and => is_same =
         is_same = done[0].label == label and => is_same = (label is None or done[0].label == label) and
-    accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
+    accounting/ledger/test_export.py::test_retired_dataset_refuses_writes_and_names_its_new_ledger
         book.require_here()¶ yield book => yield book
 accounting/ledger/export.py
     accounting/ledger/test_export.py::test_a_line_that_is_missing_is_found
         if not (line := self.read()): => if (line := self.read()) is None:
-    accounting/ledger/test_export.py::test_what_is_charged_can_be_imported
+    accounting/ledger/test_export.py::test_longest_charged_description_survives_an_import
         _LONGEST_LINE = 12 * (2 => _LONGEST_LINE = 2 * (2
-    accounting/ledger/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported
+    accounting/ledger/test_export.py::test_import_refuses_a_void_after_a_commit
         for query, _, message in cross_checks(): => for query, _, message in ():
 accounting/ledger/heads.py
     accounting/ledger/test_signatures.py::test_no_edit_is_believed
@@ -322,14 +322,14 @@ accounting/ledger/heads.py
 accounting/ledger/request.py
     accounting/ledger/test_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange
         curve = group_privacy(self.curve, 2) => curve = self.curve
-    accounting/ledger/test_periods.py::test_only_what_uses_linf_only_claims_whole_counts
+    accounting/ledger/test_periods.py::test_whole_counts_need_a_cost_from_linf_alone
         if self.across == "whole_counts" and not self.uses_linf_only: => if False:
     accounting/ledger/test_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset
         and self.time_zone != dataset.time_zone: => and False:
     dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
                 self._require_unit(dataset.unit, dataset.relation)¶ =>
 accounting/ledger/ledger.py
-    accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
+    accounting/ledger/test_export.py::test_retired_dataset_refuses_writes_and_names_its_new_ledger
         with locate_errors("to"): => with locate_errors():
     accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
@@ -337,12 +337,12 @@ accounting/ledger/ledger.py
         charged=curves[quota].get(account) => charged=None if quota else curves[0].get(account)
         words, curve = revision.quota.account_in_words(name), curve_of.get(name)
         => words, curve = revision.quota.account_in_words(name), None
-    accounting/ledger/test_export.py::test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went
+    accounting/ledger/test_export.py::test_retired_dataset_refuses_writes_and_names_its_new_ledger
         book.require_here()¶ return book.check(request) => return book.check(request)
         book.require_here()¶ charge, periods => charge, periods
         if self._store.is_that_of(other._store): => if False:
         (same[0].hash if same else copy.declared.genesis) => (same[0].hash if same else book.declared.head)
-    accounting/ledger/test_export.py::test_an_address_is_kept_without_its_password_and_nothing_follows_it
+    accounting/ledger/test_export.py::test_retire_entry_hides_the_password_and_ends_the_chain
         address = hide_passwords(absolute_address(to)) => address = to
     accounting/ledger/test_export.py::test_the_address_of_a_file_is_its_full_path
         address = hide_passwords(absolute_address(to)) => address = hide_passwords(to)
@@ -351,16 +351,16 @@ accounting/ledger/model.py
         part - 1 - of // SLACK => part + 1 + of // SLACK
         part - 1 - of // SLACK => part
         == (by.package, by.host) => == (by.package, opening.host)
-    accounting/ledger/test_settling.py::test_prices_that_another_processor_rounds_are_no_problem
+    accounting/ledger/test_settling.py::test_costs_rounded_by_another_processor_still_verify
         (package_version(), _host()) => (package_version(), entry.host)
     laws/test_exact_constants.py::test_an_entry_a_millionth_too_cheap_is_found
         SLACK = 10**8 => SLACK = 20
-    accounting/ledger/test_settling.py::test_only_a_part_of_what_was_reserved_is_a_price
+    accounting/ledger/test_settling.py::test_release_cost_must_be_part_of_the_reservation
          or part.delta0 != whole.delta0: => :
     accounting/ledger/test_tolerances.py::test_an_entry_one_unit_below_its_price_is_found
         SLACK = 10**8 => SLACK = 100
         SLACK = 10**8 => SLACK = 95 * 10**6
-    laws/test_exact_constants.py::test_what_another_machine_may_have_moved_is_in_doubt
+    laws/test_exact_constants.py::test_rounding_tolerance_applies_only_across_machines
         return 2 * (1 + max(cost_in => return 0 * (1 + max(cost_in
         part - 1 - of // SLACK => part - 1
 accounting/ledger/quota.py
@@ -372,7 +372,7 @@ accounting/ledger/quota.py
         if later and not limit => if False and not limit
     accounting/ledger/test_quotas.py::test_quotas_that_mean_nothing_are_refused
         if window == "week" and self.window not in => if False and self.window not in
-    laws/test_exact_constants.py::test_a_quota_adds_up_what_other_machines_may_have_moved
+    laws/test_exact_constants.py::test_quota_tolerance_adds_up_over_other_machines
         self.tolerances[place] += unsure => self.tolerances[place] = unsure
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
         Cost(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
@@ -380,7 +380,7 @@ accounting/ledger/quota.py
 accounting/ledger/store.py
     accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
         "hash": row.head, "declaration": row.declaration => "hash": row.head
-    dpselect/test_secrets.py::test_no_error_and_nothing_that_it_is_chained_to_shows_a_secret[ledger]
+    dpselect/test_secrets.py::test_errors_and_their_chains_show_no_secret[ledger]
         _empty(error)¶        raise explained => raise explained
     accounting/ledger/test_failures.py::test_charges_wait_for_the_disk
         cursor.execute("SET synchronous_commit = on") => pass
@@ -395,7 +395,7 @@ accounting/ledger/store.py
         scalar() == "wal" => scalar() == "log"
     accounting/ledger/test_failures.py::test_reading_cannot_write
         , postgresql_readonly=True =>
-    accounting/ledger/test_growth.py::test_what_each_charge_asks_for_has_an_index
+    accounting/ledger/test_growth.py::test_charge_queries_use_an_index
             "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",¶ =>
     accounting/ledger/test_tamper.py::test_a_client_that_was_opened_before_an_upgrade_charges_nothing
         _require_version(connection)  # the file may have been exchanged since it was opened => pass
@@ -414,7 +414,7 @@ accounting/ledger/verification.py
         <= entry.main <= 0 => <= entry.main + 1 <= 1
     accounting/ledger/test_tolerances.py::test_a_total_is_the_sum_to_the_unit
         if total != entry.spent: => if abs(total.main - entry.spent.main) > 1:
-    accounting/ledger/test_signatures.py::test_heads_notice_a_ledger_that_went_back
+    accounting/ledger/test_signatures.py::test_kept_heads_detect_a_rolled_back_ledger
         chain.seq < head.seq: => chain.seq + 1 < head.seq:
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found
         or _is_less(entry.failure, expected.failure) =>
@@ -443,7 +443,7 @@ accounting/ledger/verification.py
         , _other.c.key == entries.c.key, _other.c.period == entries.c.period) => , _other.c.key == entries.c.key)
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
         self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Cost(entry.spent.main, 0))
-    accounting/ledger/test_export.py::test_an_address_is_kept_without_its_password_and_nothing_follows_it
+    accounting/ledger/test_export.py::test_retire_entry_hides_the_password_and_ends_the_chain
         self._before.action == "retire": => False:
 accounting/measures.py
     laws/test_filter_laws.py::test_gaussians_one_by_one_cost_what_their_plan_costs
@@ -451,32 +451,32 @@ accounting/measures.py
         gaussian_capacity(budget.limit, @@float_down(
     laws/test_filter_laws.py::test_identical_releases_one_by_one_are_a_plan
         return Decimal(self.most) => return Decimal(self.most + 1)
-    laws/test_filter_laws.py::test_what_counts_as_a_release
+    laws/test_filter_laws.py::test_equal_or_smaller_curves_count_as_one_release
          and @curve.failure <= release.failure
         @curve.added <= release.added
         return @curve.epsilon0 <= release.epsilon0 and
-    laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
+    laws/test_exact_constants.py::test_anytime_overhead_matches_its_closed_form
         return PRECISE.subtract(_GUARD, cost) => return PRECISE.subtract(_GUARD, cost) * Decimal('0.95')
-    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
+    accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget
         PRECISE.subtract(exact(@budget.limit)
-    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for[1e-06-gaussian]
+    accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget[1e-06-gaussian]
         mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
-    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for[1e-06-releases]
+    accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget[1e-06-releases]
         math.ceil(total) * self.release => math.floor(0.95 * total) * self.release
 accounting/page/spent.py
-    accounting/ledger/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down
+    accounting/ledger/test_report.py::test_report_rounds_spent_epsilon_up_and_remaining_down
         else round_up(remaining.epsilon) => else round_down(remaining.epsilon)
-    accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit
+    accounting/ledger/test_report.py::test_report_tiles_show_budget_use_cost_and_remaining_releases
         yield percent_up(remaining.used[0]) => yield percent_up(remaining.used[1])
         {failure_up(remaining.spent.failure)}/ => {failure_up(remaining.spent.failure * 19 // 20)}/
 accounting/wording.py
-    accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
+    accounting/ledger/test_report.py::test_spent_rounds_up_and_remaining_rounds_down
         round_to(value, ROUND_CEILING, digits) => round_to(value, "ROUND_HALF_EVEN", digits)
         round_to(value, ROUND_FLOOR, digits) => round_to(value, ROUND_CEILING, digits)
 accounting/registry.py
-    accounting/test_refusals.py::test_what_is_outside_of_its_domain_is_refused_with_its_remedy
+    accounting/test_refusals.py::test_values_outside_their_domain_are_refused_with_a_remedy
         json.loads(text, object_pairs_hook=distinct_keys) => json.loads(text)
-    test_imports.py::test_one_kind_is_found_without_importing_the_others
+    test_imports.py::test_mechanism_kind_is_found_without_importing_others
         if name.lower() == kind.replace("_", ""): => if True:
 accounting/remaining.py
     accounting/ledger/test_limits.py::test_failures_over_periods_add_up
@@ -487,9 +487,9 @@ accounting/remaining.py
         if odometer is None or whole: => if odometer is None:
     laws/test_filter_laws.py::test_a_budget_of_many_digits_that_is_spent_states_no_less
         return max(self.spent.main, whole) => return self.spent.main
-    laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
+    laws/test_budget_paths.py::test_require_and_affordable_match_the_charge
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
-    dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
+    dpselect/app/release/test_topk.py::test_remaining_releases_count_the_scarcer_budget_part
         zip(self._rest, self._cost, strict=True) if need] => zip(self._rest[:1], self._cost) if need]
     accounting/test_remaining.py::test_share_cost_and_count_never_contradict_each_other
         return summed.core_epsilon, summed.delta0 => return 0.95 * summed.core_epsilon, summed.delta0
@@ -511,15 +511,15 @@ accounting/risk.py
         _TAIL = @1.3781
         gained = @@rho * excess
         if mu * mu <= 2 * rho * SUM_UP or z <= 0: => if mu * mu <= 2 * rho * SUM_UP:
-    laws/test_risk.py::test_a_gaussian_that_may_fall_below_later_does_not_hide_the_rest
+    laws/test_risk.py::test_uncertain_gaussian_does_not_dominate_the_tail
         return rises and gained => return gained
     laws/test_risk.py::test_gaussians_keep_their_shift_and_failures_have_none
         if curve.delta0 > 0:¶        return math.inf => if curve.delta0 > 1:¶        return math.inf
-    laws/test_risk.py::test_by_renyi_divergence_alone_the_advantage_is_that_of_a_response
+    laws/test_risk.py::test_renyi_advantage_is_attained_by_randomized_response
         most = @bounds * SUM_UP
         math.tanh(@math.exp(high) / 2) * SUM_UP
         _advantage_by_renyi(curve) + @curve.delta0)
-    laws/test_risk.py::test_by_renyi_divergence_alone_a_test_finds_what_two_coins_show
+    laws/test_risk.py::test_renyi_attack_bound_is_attained_by_two_coins
         return orders, @curve.rdp(orders)
         / (orders - 1)¶    return np.where => / (0.95 * (orders - 1))¶    return np.where
 dpselect/app/archives.py
@@ -528,7 +528,7 @@ dpselect/app/archives.py
     dpselect/app/labeling/test_votes_files.py::test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states
         while piece := stream.read(_PIECE):¶            yield => while piece := stream.read():¶            yield
 dpselect/cells.py
-    dpselect/app/events/test_cells.py::test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike
+    dpselect/app/events/test_cells.py::test_cell_labels_match_python_and_are_unique
         CELL: Final = "length( => CELL: Final = "strlen(
         return f"{len(str(group))}: => return f"{len(str(group).encode())}:
     laws/test_continual.py::test_cells_of_a_group_and_an_item_are_never_written_alike
@@ -591,7 +591,7 @@ dpselect/mechanisms/continual_top_k.py
     laws/test_continual.py::test_all_intervals_of_a_series_hold_at_once
         (self.periods * among) => self.periods
         (self.periods * among) => among
-    laws/test_continual.py::test_margins_hold_for_the_noise_with_the_chance_that_is_stated
+    laws/test_continual.py::test_noise_exceeds_margins_with_the_stated_probability
         inv_cdf((1 + confidence) / 2) => inv_cdf((1 + confidence) / 2) * 0.95
         + self._rounding(self.strategy.estimator)¶¶ => ¶¶
         quantile + _HALF) => quantile)
@@ -601,7 +601,7 @@ dpselect/mechanisms/continual_top_k.py
         ratio_up(self._l2_change(self._counts_moved(self.counts.items)), self.counts.scale)
         => ratio_up(self._l2_change(self._counts_moved(self.counts.items)) * 0.95, self.counts.scale)
         return self.candidates if self.grouped else self.k => return self.k
-    laws/test_continual.py::test_a_high_end_is_stated_where_every_released_item_of_a_user_counts
+    laws/test_continual.py::test_upper_bound_is_stated_only_for_fully_counted_users
         or self.count != "period" or => or
         self._most_shown > self.counts.items => self._most_shown > self.counts.items + 1
 dpselect/app/continual/history.py
@@ -609,21 +609,21 @@ dpselect/app/continual/history.py
         half_step = @public_grid(histogram.scale) / 2
         .threshold + half_step) => .threshold)
         self._releases)) + half_step => self._releases))
-    dpselect/app/continual/test_history.py::test_what_a_history_is_not_made_of_and_does_not_draw_from
+    dpselect/app/continual/test_history.py::test_history_refuses_unsuitable_mechanisms_and_scores
         and mechanism.floor == 0 and => and
     laws/test_continual.py::test_means_pass_lone_items_with_the_chance_that_is_charged
         chance = histogram.delta / (2 * users * releases * len(weights))
         => chance = 1.06 * histogram.delta / (2 * users * releases * len(weights))
         items * release, chance) => items, chance)
         "delta": histogram.delta / (2 * users)} => "delta": histogram.delta / users}
-    laws/test_continual.py::test_a_memory_discovers_with_the_chances_of_its_tests
+    laws/test_continual.py::test_history_discovers_items_with_the_exact_probability
         for _ in range(vectors.releases)] => for _ in range(0)]
-    laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged[one by one]
+    laws/test_continual.py::test_lone_items_are_discovered_with_at_most_delta[one by one]
         vectors.known |= (true > 0) & (noisy > => vectors.known |= (noisy >
-    dpselect/app/continual/test_history.py::test_a_draw_that_fails_closes_it
+    dpselect/app/continual/test_history.py::test_failed_draw_closes_the_history
         self._state.value = None¶            if isinstance => if isinstance
                 self.check(scores)¶        return session.publish( =>         return session.publish(
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[continual.History.release]
+    laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[continual.History.release]
                 return self._mechanism.curve
         =>         return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve
 dpselect/app/continual/horizon.py
@@ -636,7 +636,7 @@ dpselect/app/continual/horizon.py
     dpselect/app/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
         if then != now: => if False:
         int(period), _rowless_events(checked))) is not None: => int(period), _rowless_events(checked))) is not None and False:
-    dpselect/app/continual/test_horizon.py::test_what_another_process_closes_meanwhile_is_answered
+    dpselect/app/continual/test_horizon.py::test_period_closed_by_another_process_returns_its_answer
         int(period), read)) is not None: => int(period), read)) is not None and False:
     dpselect/app/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
         frozenset({"format", => frozenset({"quote", "format",
@@ -644,7 +644,7 @@ dpselect/app/continual/horizon.py
                 before()¶        state.draw( =>         state.draw(
     dpselect/app/continual/test_horizon.py::test_a_voided_horizon_is_refused_for_ever
         if receipt is not None and receipt.state == "void": => if False:
-    laws/test_continual.py::test_lone_items_are_discovered_with_the_chance_that_is_charged
+    laws/test_continual.py::test_lone_items_are_discovered_with_at_most_delta
         passing &= touched[place] => pass
     dpselect/app/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
         for closed in releases[last - 1 :]: => for closed in releases[-1:]:
@@ -658,7 +658,7 @@ dpselect/app/continual/lifecycle.py
         if not unnamed and held.name == => if False and held.name ==
     dpselect/app/cli/test_continual.py::test_a_series_of_stated_length_takes_an_end_that_moves
         *(("until",) if ended else ()) => *(("until",) if False else ())
-    dpselect/app/cli/test_continual.py::test_another_logs_output_is_in_the_way_before_anything_is_drawn
+    dpselect/app/cli/test_continual.py::test_output_of_another_log_is_refused_before_a_draw
         {**question, "key": key} => question
     dpselect/app/cli/test_continual.py::test_each_nights_log_may_have_a_name_of_its_own[--state state]
         if spec.ledger is None and spec.state is not None: => if False:
@@ -688,28 +688,28 @@ dpselect/app/continual/state.py
         hashed AS (SELECT u, unhex(sha256($key || sha256($key || u))) => hashed AS (SELECT u, encode($key[:0] || u)
     dpselect/app/continual/test_horizon.py::test_an_id_is_one_user_however_it_is_typed
         integers and kinds.get("item", "int") == "int" => integers
-    dpselect/app/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+    dpselect/app/continual/test_horizon.py::test_null_column_does_not_decide_label_types
         kinds.get("item", "int") => kinds.get("item")
         if who is not None or kinds => if kinds
-    dpselect/app/continual/test_horizon.py::test_errors_of_the_engine_are_told_by_their_cause
+    dpselect/app/continual/test_horizon.py::test_engine_errors_are_classified_by_their_cause
         full = lack_of_room(text) is not None or => full =
-    dpselect/app/continual/test_horizon.py::test_errors_of_the_engine_are_told_by_their_cause[INTERRUPT Error: Interrupted!]
+    dpselect/app/continual/test_horizon.py::test_engine_errors_are_classified_by_their_cause[INTERRUPT Error: Interrupted!]
         raise KeyboardInterrupt => pass
     dpselect/app/continual/test_horizon.py::test_a_full_disk_loses_no_period
         with suppress(HorizonUnavailable):¶ state._run("CHECKPOINT") => state._run("CHECKPOINT")
-    laws/test_continual.py::test_one_clock_of_noise
+    laws/test_continual.py::test_late_items_have_noise_for_every_earlier_period
         for since, until in _slices(mechanism, count, self.number_of_items()) if period > 1 else (): => for since, until in ():
     laws/test_continual.py::test_spent_users_create_no_items
         touched = np.flatnonzero(sums)
         => touched = np.unique(self._cells(since) & _LOW); sums = np.resize(sums, touched.max() + 1)
-    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts[True-running-None]
+    laws/test_continual.py::test_horizon_counts_match_a_dictionary[True-running-None]
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
-    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
+    laws/test_continual.py::test_horizon_counts_match_a_dictionary
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
-    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts[True-window-2]
+    laws/test_continual.py::test_horizon_counts_match_a_dictionary[True-window-2]
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 2])
         WHERE period <= ?", [since]) => WHERE period <= ?", [since + 1])
-    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
+    laws/test_continual.py::test_horizon_counts_match_a_dictionary
         places = order[ => places = np.arange(len(items))[
     laws/test_continual.py::test_a_user_counts_for_as_many_released_items_as_are_charged
         np.full(len(users), mechanism.counts.items) => np.full(len(users), mechanism.counts.items + 1)
@@ -734,7 +734,7 @@ dpselect/app/events/contributions.py
         return math.floor(Fraction(self.clip) ** power => return math.ceil(Fraction(self.clip) ** power
     dpselect/app/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         measure.whole < most) => measure.whole < most - 1)
-    dpselect/app/events/test_groups.py::test_one_user_changes_what_is_declared_in_each_of_so_many_groups
+    dpselect/app/events/test_groups.py::test_added_user_stays_within_declared_group_sensitivity
         f" {self.limit}" => f" {self.limit + 1}"
         floor(sqrt(least({self.whole} => floor(1.05 * sqrt(least({self.whole}
         PRESENT = Clip(1.0, "l2") => PRESENT = Clip(1.05, "l2")
@@ -745,11 +745,11 @@ dpselect/app/events/counting.py
         pairs = f"({bound.kept_rows(pairs, sizes, tables.dialect)})" => pass
     dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user[look3]
         self.allowed.bound, self._candidate_pairs() => self.allowed.bound, self.staged.pairs
-    dpselect/app/events/test_cells.py::test_listed_groups_alone_take_a_place
+    dpselect/app/events/test_cells.py::test_only_listed_groups_count_toward_the_bound
         source = ( f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => source = f"(SELECT * FROM {source})"
 dpselect/app/events/engine.py
-    dpselect/app/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
+    dpselect/app/events/test_nothing.py::test_dry_run_ignores_damage_below_the_header
         getattr(stream, "read1", stream.read) => stream.read
     laws/test_exact_constants.py::test_the_reader_loads_and_fetches_no_extension
         "autoload_known_extensions": False => "autoload_known_extensions": True
@@ -763,7 +763,7 @@ dpselect/app/events/engine.py
         if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and => if
     dpselect/app/events/test_file_options.py::test_a_footnote_is_no_event
          if tells else None =>
-    dpselect/app/events/test_databases.py::test_what_keeps_a_duckdb_file_from_being_read_is_said
+    dpselect/app/events/test_databases.py::test_duckdb_read_errors_name_their_cause
         if "Could not set lock" in text or "is already attached" in text: => if False:
 dpselect/app/events/file_options.py
     dpselect/app/events/test_neighbors.py::test_encodings_in_which_lines_depend_on_each_other_are_refused
@@ -773,19 +773,19 @@ dpselect/app/events/file_options.py
 dpselect/app/events/engine_counts.py
     dpselect/app/events/test_engine_counts_shared.py::test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts
         self.ended.value = self.ended.value or _FAILED => pass
-    dpselect/app/events/test_engine_counts.py::test_what_is_refused_is_refused_before_a_draw
+    dpselect/app/events/test_engine_counts.py::test_engine_counts_refuse_unsuitable_mechanisms_before_a_draw
         mechanism._require(self._group_scores([0] * len(public), public, list), source) => pass
     dpselect/app/events/test_engine_counts.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
-    dpselect/app/events/test_engine_counts.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
+    dpselect/app/events/test_engine_counts.py::test_held_counts_refuse_mechanisms_that_need_all_scores
         mechanism.traits.ranks_counts and  =>
 dpselect/app/events/log_check.py
-    dpselect/app/events/test_log_check.py::test_a_catalog_is_held_against_the_log
+    dpselect/app/events/test_log_check.py::test_check_counts_catalog_items_in_the_log
         ANTI JOIN seen => SEMI JOIN seen
     dpselect/app/events/test_log_check.py::test_the_days_of_a_log_are_those_of_the_clock
         WHERE raw IS NOT NULL AND t => WHERE t
 dpselect/app/events/pairs.py
-    dpselect/app/events/test_second_round.py::test_what_has_no_second_round_is_refused
+    dpselect/app/events/test_second_round.py::test_unsupported_second_rounds_are_refused
         if amount_of(allowed.clips) is not None: => if False:
         if allowed.clips and allowed.bound is None and allowed.within is None: => if False:
     dpselect/app/events/test_second_round.py::test_both_rounds_read_the_same_items_of_a_user
@@ -794,7 +794,7 @@ dpselect/app/events/reading.py
     dpselect/app/events/test_second_round.py::test_every_item_that_a_user_keeps_occurs
         require_weights(self.measures, items.limit => (self.measures, items.limit
         _MOST_GROUPS = 10**6, => _MOST_GROUPS = 10**7,
-    dpselect/app/events/test_reading.py::test_what_is_wrong_is_named
+    dpselect/app/events/test_reading.py::test_invalid_reading_option_names_field_and_rule
         if self.cells and self.max_groups_per_user is not None: => if False:
 dpselect/app/events/dialect.py
     dpselect/app/events/test_file_options.py::test_decimal_commas_are_read_where_they_are_stated
@@ -817,14 +817,14 @@ dpselect/app/events/rows.py
          if is_label(role) else name =>
     dpselect/app/events/test_nothing.py::test_integers_are_split_as_their_digits
         kinds["item"] = "str" => pass
-    dpselect/app/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written
+    dpselect/app/continual/test_horizon.py::test_null_column_does_not_decide_label_types
         nothing -= {"item"} => pass
-    dpselect/app/continual/test_horizon.py::test_a_column_of_nothing_has_no_say_in_how_labels_are_written[split by time]
+    dpselect/app/continual/test_horizon.py::test_null_column_does_not_decide_label_types[split by time]
         nothing=part.nothing, apart="apart" => apart="apart"
 dpselect/app/events/sources/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[counted]
         source: object = dataclasses.field(repr=False) => source: object
-    dpselect/app/events/test_where.py::test_what_is_refused
+    dpselect/app/events/test_where.py::test_invalid_conditions_are_refused_before_counting
             if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
     dpselect/app/events/test_stamps.py::test_nanoseconds_are_never_rounded_into_the_next_day
@@ -855,7 +855,7 @@ dpselect/app/events/sources/formats.py
     dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
         relation = f"read_parquet({settings}, utf8_validation = 'replace')" => pass
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
-    dpselect/app/events/test_errors.py::test_bad_files
+    dpselect/app/events/test_errors.py::test_damaged_files_are_refused
         'ARRAY' AND NOT unpaired THEN => 'ARRAY' THEN
     dpselect/app/events/test_sources.py::test_hidden_names_are_read_where_the_pattern_states_them
         hidden -= {part[0] for part in rest.parts} => hidden = set()
@@ -870,7 +870,7 @@ dpselect/app/events/sources/formats.py
         stored[SHORT[role]] == "HUGEINT" => False
     dpselect/app/events/test_nothing.py::test_a_file_of_nulls_agrees_with_any_other
          if role not in part.nothing} =>}
-    dpselect/app/events/test_nothing.py::test_files_of_nothing
+    dpselect/app/events/test_nothing.py::test_empty_files_are_read_as_empty_logs
         if not has_header and path.stat().st_size == 0: => if False:
     dpselect/app/events/test_file_options.py::test_rows_beyond_the_size_that_a_workbook_states_are_read
                 sheet.reset_dimensions() =>         pass
@@ -886,7 +886,7 @@ dpselect/app/events/sources/logged_tables.py
     dpselect/app/events/test_logged_tables.py::test_links_and_relative_names_are_followed
         *path.resolve().parents => *path.parents
 dpselect/app/events/sources/conditions.py
-    dpselect/app/events/test_where.py::test_what_one_user_holds_gives_others_no_other_type
+    dpselect/app/events/test_where.py::test_users_value_does_not_retype_other_rows
         dialect.literal(test.text(kind)) => dialect.literal(test.value)
         for condition in request.missing()] => for condition in ()]
     dpselect/app/events/test_where.py::test_conditions_go_with_everything_else_that_reads
@@ -895,20 +895,20 @@ dpselect/app/events/sources/tables.py
     dpselect/app/events/test_where.py::test_no_interval_of_a_relation_refuses_a_condition
         if stored == "INTERVAL": => if stored == "DURATION":
         if "INTERVAL" in stored: => if "DURATION" in stored:
-    dpselect/app/events/test_neighbors.py::test_digits_within_python_objects_are_those_of_each_alone
+    dpselect/app/events/test_neighbors.py::test_nested_number_labels_do_not_depend_on_other_rows
         values.map(_print_numbers, na_action="ignore") => values
                 return format(value, "f")¶    return ( str =>         return value¶    return ( str
-    dpselect/app/events/test_where.py::test_what_one_user_holds_moves_no_other_count
+    dpselect/app/events/test_where.py::test_users_value_changes_no_other_count
         is_condition(role) and not _is_compared(series.dtype) => is_condition(role) and series.dtype == object
 dpselect/app/events/spark.py
     dpselect/app/events/test_spark.py::test_a_row_of_other_fields_refuses_whatever_the_condition
         session.read.option("columnPruning", "false") => session.read
 dpselect/app/events/sources/workbooks.py
-    dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row]
+    dpselect/app/events/test_workbooks.py::test_oversized_workbooks_are_refused[a row]
         if length > _MOST_ROW: => if False:
-    dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[entities]
+    dpselect/app/events/test_workbooks.py::test_oversized_workbooks_are_refused[entities]
         parser.StartDoctypeDeclHandler = self._refuse_declaration =>
-    dpselect/app/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
+    dpselect/app/events/test_workbooks.py::test_oversized_workbooks_are_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
 dpselect/app/events/user_counts.py
     dpselect/app/events/test_scores.py::test_clips_sums_and_groups_declare_the_relation_that_is_asked_for[replace_one]
@@ -936,7 +936,7 @@ dpselect/hazard_noise.py
         if value in ends or value != value: => if value != value:
     dpselect/noise/test_hazard_noise.py::test_json_names_the_kind
         return NOISES.build(data) => return data["kind"]
-    dpselect/noise/test_hazard_noise.py::test_what_is_no_lipschitz_noise_is_refused
+    dpselect/noise/test_hazard_noise.py::test_canonical_top_k_refuses_unproved_noise
         or data in get_args(LipschitzNoise): => or isinstance(data, str):
     dpselect/noise/test_hazard_noise.py::test_a_ball_that_never_shrinks_is_named
         while bits <= _MOST_BITS: => while bits <= 1 << 18:
@@ -951,7 +951,7 @@ dpselect/mechanisms/above_threshold.py
         ratio_up(fraction_up(over), self.epsilon) => ratio_up(fraction_up(over / 6), self.epsilon)
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
         math.sqrt(answer_change) * ratio_up => math.sqrt(0.9 * answer_change) * ratio_up
-    laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
+    laws/test_sparse_vector.py::test_threshold_alone_shift_matches_one_answers_change
         alone=@alone if alone
     laws/test_sparse_vector.py::test_the_law_of_a_large_margin_ignores_what_all_scores_share
         gumbel_softmax(center(ordered[:size]), => gumbel_softmax(margins(ordered[:size], 0.0),
@@ -959,9 +959,9 @@ dpselect/mechanisms/above_threshold.py
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
         span / (1 - search)) => span / (Fraction(21, 20) - search))
 dpselect/mechanisms/canonical.py
-    laws/test_exact_draws.py::test_a_row_has_as_many_classes_as_are_counted_beforehand
+    laws/test_exact_draws.py::test_planned_class_count_matches_the_row
         (self.k if self.gamma < 1 else 1) + 1 => self.k + 1
-    laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
+    laws/test_configured_noise.py::test_epsilon_times_scale_equals_the_score_change
         return @ratio_up(self.sensitivity.range, self.epsilon)
         epsilon_curve(self.noise, @self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
@@ -970,11 +970,11 @@ dpselect/mechanisms/canonical.py
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         argmax_probabilities(noise_of(self.noise), @self.scale, utility)
 dpselect/mechanisms/discover_then_select.py
-    dpselect/plan/test_counts.py::test_what_an_interval_says
+    dpselect/plan/test_counts.py::test_interval_states_its_width_and_item_count
         def compared(self) -> int:¶        return self.candidates => def compared(self) -> int:¶        return 2 * self.candidates
     laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
         super().uses_linf_only and self.selection.uses_linf_only => super().uses_linf_only
-    laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look
+    laws/test_histograms.py::test_second_clip_cost_needs_a_second_pass
         self.selected_again > second.l2_of(None) ): => self.selected_again > 2 * second.l2_of(None) ):
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         (part.shared_group_curve or 2 * part.curve for part => (part.shared_group_curve or part.curve for part
@@ -991,7 +991,7 @@ dpselect/mechanisms/joint.py
         return least, self.most(high) => return np.minimum(least + 1, self._size), np.minimum(self.most(high) + 1, self._size)
     laws/test_exact_draws.py::test_joint_levels_are_decided_by_all_bits
         np.log(allowed - np.arange(allowed.shape[1])) => np.log(allowed)
-    laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
+    laws/test_configured_noise.py::test_epsilon_times_scale_equals_the_score_change
         rate_down(self.epsilon, @self.sensitivity.range
         BoundedRange(epsilon=@self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
@@ -1013,7 +1013,7 @@ dpselect/mechanisms/limited_domain.py
         => np.eye(floors.size)[int(np.argmax(self._preferences(floors)))].tolist()
     dpselect/mechanisms/test_limited_domain.py::test_a_size_that_is_chosen_costs_one_pick_more
         times = picks if self.kbar_least is None else picks + 1 => times = picks
-    laws/test_pay.py::test_paying_for_what_one_gets_keeps_the_budget[LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-06)]
+    laws/test_pay.py::test_outcome_based_charges_stay_within_the_budget[LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-06)]
         min(self.k, len(selection) + 1) => min(self.k, len(selection))
     dpselect/mechanisms/test_limited_domain.py::test_the_kbar_most_popular_compete_and_the_next_one_is_the_bar
         return above[:, : self.kbar], floors => return above[:, : self.kbar - 1], floors
@@ -1029,7 +1029,7 @@ dpselect/mechanisms/limited_domain.py
         noise_of("gumbel"), @self._scale, min(
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         return 1 + @sum(parts) / self.epsilon
-    laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
+    laws/test_configured_noise.py::test_epsilon_times_scale_equals_the_score_change
         curve=times * BoundedRange(epsilon=@self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         noise_of("gumbel"), @self._scale, 1)
@@ -1060,7 +1060,7 @@ dpselect/mechanisms/noisy_max.py
     laws/test_exact_constants.py::test_the_family_of_one_shot_laplace_is_its_closed_form[1000-10000-5000.0]
         _FAMILY_EPSILON, _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_EPSILON, _FAMILY_DELTA = 0.4, 0.05
         _FAMILY_DELTA = 0.2, 0.05 => _FAMILY_DELTA = 0.2, 0.1
-    laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users
+    laws/test_per_group.py::test_groups_without_uniform_shares_pay_for_both_users
         tighter(2 * whole, center => tighter(whole, center
     laws/test_exact_constants.py::test_the_family_of_one_shot_laplace_is_its_closed_form
         (epsilon / (4 * ratio)) ** 2 => (epsilon / (3.8 * ratio)) ** 2
@@ -1086,17 +1086,17 @@ dpselect/mechanisms/noisy_max.py
 dpselect/mechanisms/per_group.py
     laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
         own = MappingProxyType(dict(groups)) if => own = dict(groups) if
-    dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
+    dpselect/plan/test_counts.py::test_partially_counted_users_give_a_lower_bound_only
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
-    laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
+    laws/test_per_group.py::test_discovered_groups_are_charged_and_hide_noise_order
         return selected if self.discovery is None else self.discovery.curve + selected => return selected
         groups = _sort_groups(discovered.labels or ()) => groups = tuple(discovered.labels or ())
     laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups
          if self.shares else None =>
-    laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too
+    laws/test_per_group.py::test_second_pass_must_declare_uniform_shares
         [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
         => [scores.sensitivity]
-    dpselect/app/events/test_nothing.py::test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there
+    dpselect/app/events/test_nothing.py::test_unsuitable_group_mechanism_is_refused_for_any_log
         for scores in itertools.chain(self._nobody, self._scores.values()): => for scores in self._scores.values():
     dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0
         is not None and l0 % 2: => is not None and l0 % 2 and self.discovery is not None:
@@ -1110,14 +1110,14 @@ dpselect/mechanisms/racing.py
         (@self.scale / math.sqrt(share)
         relative = @norm / self._one_user
         relative = norm / self._one_user => relative = 1 / self._one_user
-    dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
+    dpselect/mechanisms/test_racing.py::test_noise_of_every_round_matches_its_cost
         noisy = source.draw_rounded(sums, noise_of("gaussian"), @scale,
         noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
         => noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, 2.0**-30 * grid)
         scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
         first = source.draw_rounded(flat[there], noise_of("gaussian"), @scale,
         first = source.draw_rounded(scores.values, noise_of("gaussian"), @scale,
-    dpselect/mechanisms/test_racing.py::test_values_are_means_whose_noise_is_told
+    dpselect/mechanisms/test_racing.py::test_released_values_are_means_with_valid_margins
         units[spends[rows], seen] => units[spends[rows], -1]
         units[spends[rows], seen] => units[0, seen]
         units.append(@1 / math.fsum(parts))
@@ -1139,7 +1139,7 @@ dpselect/mechanisms/racing.py
         @math.ceil(height * (scale / grid))
         self._means = self._combine * self._means + self._rest * again => pass
         / self._rest - again¶ => / self._rest¶
-    dpselect/mechanisms/test_racing.py::test_a_lone_item_is_drawn_with_the_chance_that_is_charged
+    dpselect/mechanisms/test_racing.py::test_lone_item_draw_frequency_matches_its_probability
         running > @heights[spends, at + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
@@ -1188,22 +1188,22 @@ dpselect/mechanisms/racing.py
         level = min(self.first_threshold, self.floor) => level = self.floor
     laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
         fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())
-    laws/test_racing.py::test_a_user_of_four_items_spends_the_norm_that_the_noise_has
+    laws/test_racing.py::test_user_of_four_items_attains_the_charged_norm
         [positions[place] for place in at.tolist()], norm)
         => [positions[place] for place in at.tolist()], 1.0)
 dpselect/mechanisms/repeat_and_select.py
-    laws/test_repeat_and_select.py::test_a_failure_is_told_after_all_runs_and_by_nothing_else
+    laws/test_repeat_and_select.py::test_run_failure_is_raised_after_all_runs
         failed = failed or run is None => if run is None: return _FAILED
     laws/test_repeat_and_select.py::test_a_number_at_the_boundary_draws_more_bits
         if cell < upto: => if not cell > upto:
 dpselect/mechanisms/sparse_histogram.py
-    laws/test_histograms.py::test_what_one_user_alone_brings_in_is_released_with_delta_exactly
+    laws/test_histograms.py::test_lone_users_items_are_released_with_probability_delta
         hiding = float(@self._hiding(
         return share + noise + _ROUNDING => return noise + _ROUNDING
         tuple(np.atleast_1d(last).tolist())) => (1,) * len(np.atleast_1d(last)))
         self.noise, @@self.delta, tuple(
         self.sensitivity.alone(@@first)
-    laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides
+    laws/test_histograms.py::test_floor_hides_rare_items_exactly
         next_up(@self.floor + hiding)
         listed=matrix > self.floor => listed=matrix > 0
 dpselect/mechanisms/stable_queries.py
@@ -1217,7 +1217,7 @@ dpselect/mechanisms/stable_queries.py
         curve=self.c * self.rule.curve => curve=self.rule.curve
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair[TopStable(k=1,kbar=1,epsilon=1.0,delta=0.05)-public]
         return Approximate(curve=core, delta0=self.delta) => return Approximate(curve=core, delta0=0.01 * self.delta)
-    laws/test_sparse_vector.py::test_of_all_tests_of_unstable_sets_one_passes_with_delta_at_most
+    laws/test_sparse_vector.py::test_unstable_sets_pass_with_at_most_delta
         self.split, self.delta, self.kbar) => self.split, self.delta, self.k)
         source, less=1.0) => source, less=0.0)
     laws/test_sparse_vector.py::test_a_session_renews_its_threshold_and_pays_for_every_run
@@ -1229,11 +1229,11 @@ dpselect/mechanisms/stable_queries.py
          - math.log(self.tests) - _MARGIN =>  - _MARGIN
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair[TopStable(k=1,kbar=1,epsilon=1.0,delta=0.05)-public]
         if log_failure(0.0, ratio) <= target: => if True:
-    laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
+    laws/test_sparse_vector.py::test_threshold_alone_shift_matches_one_answers_change
         return ratio_up(2.0, self.epsilon2) => return ratio_up(1.0, self.epsilon2)
     laws/test_sparse_vector.py::test_every_pick_of_a_larger_stable_set_is_paid_for
         self.k * BoundedRange(epsilon=self.epsilon_em) => BoundedRange(epsilon=self.epsilon_em)
-    laws/test_sparse_vector.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves
+    laws/test_sparse_vector.py::test_threshold_alone_shift_matches_one_answers_change
         alone=@self.epsilon2 / 2
 dpselect/mechanisms/stable_top_k.py
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
@@ -1245,7 +1245,7 @@ dpselect/mechanisms/stable_top_k.py
         => return ratio_up(self.sensitivity_bound.range, 3 * self._pick_epsilon(picks))
     laws/test_stability.py::test_all_steps_together_cost_the_rho_that_is_stated
         rho=self.rho / 2,¶            failure => rho=self.rho,¶            failure
-    laws/test_per_group.py::test_half_the_price_is_reached_and_so_are_both_failures
+    laws/test_per_group.py::test_halved_group_cost_is_attained
         failure = 2 * curve.delta0 => failure = 1.9 * curve.delta0
     laws/test_exact_constants.py::test_the_prices_of_stable_sets_are_their_closed_forms
         BoundedRange(epsilon=2 * math.sqrt(self.rho)) => BoundedRange(epsilon=1.9 * math.sqrt(self.rho))
@@ -1253,7 +1253,7 @@ dpselect/mechanisms/stable_top_k.py
         self.picks, delta0=@self.failure_delta)
         return 2 * math.sqrt(self.rho / picks) => return 1.9 * math.sqrt(self.rho / picks)
         most.rdp(_ORDERS) * _UP => most.rdp(_ORDERS) * 0.95
-    laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
+    laws/test_configured_noise.py::test_epsilon_times_scale_equals_the_score_change
         step = @ratio_up(gap_shift(self.relation), self.scale)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         noise_of(self.noise), @self.scale, next_up
@@ -1264,7 +1264,7 @@ dpselect/mechanisms/top_of_groups.py
     dpselect/app/events/test_cells.py::test_the_top_of_each_group_is_a_function_of_what_was_released
         for place in places[group][: self.k]] => for place in places[group][: self.k + 1]]
 dpselect/mechanisms/weighs_again.py
-    dpselect/plan/test_counts.py::test_what_an_interval_says
+    dpselect/plan/test_counts.py::test_interval_states_its_width_and_item_count
         def values_are_scores(self) -> bool:¶        return False => def values_are_scores(self) -> bool:¶        return True
     dpselect/mechanisms/test_racing.py::test_items_without_users_take_no_part
         np.flatnonzero(scores.values > 0), scores.mult => np.flatnonzero(scores.values >= 0), scores.mult
@@ -1274,28 +1274,28 @@ dpselect/mechanisms/weighs_again.py
         return min(1.0, norm / whole) => return max(1.0, norm / whole)
     dpselect/mechanisms/test_racing.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
         max(self._one_user, self.sensitivity_bound.alone(1)) => self._one_user
-    dpselect/mechanisms/test_racing.py::test_the_noise_of_every_round_is_the_noise_that_is_priced
+    dpselect/mechanisms/test_racing.py::test_noise_of_every_round_matches_its_cost
         drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
         drawn = source.above(scores.values[listed], noise_of("gaussian"), @scale,
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         look.weigh_candidates(labels, @@norm)
 dpselect/mechanisms/with_values.py
-    dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
+    dpselect/plan/test_counts.py::test_partially_counted_users_give_a_lower_bound_only
         else self.most_lost > 0 => else self.most_lost > 10
-    laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded
+    laws/test_second_counts.py::test_clipping_loss_bound_is_attained
         return fraction_up(items * => return fraction_up(Fraction(19, 20) * items *
-    laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users
+    laws/test_per_group.py::test_groups_without_uniform_shares_pay_for_both_users
         + 2 * self._lost_cost() => + self._lost_cost()
-    laws/test_values.py::test_what_a_release_used_holds_its_values
+    laws/test_values.py::test_outcome_cost_includes_the_released_values
         return selecting + self._cost() if len(selection) else selecting => return selecting
-    laws/test_second_counts.py::test_what_has_no_second_look_is_refused
+    laws/test_second_counts.py::test_clipped_values_without_a_second_pass_are_refused
         if not within or declared.linf > self.counted.linf or => if not within or
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
         self.mechanism.shared_group_curve or 2 * self.mechanism.curve => self.mechanism.shared_group_curve or self.mechanism.curve
 dpselect/pate/ballots.py
     dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
         "record") == "record" and self.split == "position" => "record") == "teacher" and self.split == "position"
-    laws/test_pate.py::test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation
+    laws/test_pate.py::test_record_change_attains_the_one_ballot_cost
         if unit == "teacher" and relation == "add_remove" => if relation == "add_remove"
     laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
         -(-totals // teachers)] => totals // teachers]
@@ -1313,13 +1313,13 @@ dpselect/pate/data_dependent_privacy.py
 dpselect/app/labeling/labeling.py
     dpselect/app/labeling/test_labeling.py::test_a_job_is_begun_and_paid_once
         paid is not None and paid.state != "void" => paid is None
-    dpselect/app/labeling/test_labeling.py::test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it
+    dpselect/app/labeling/test_labeling.py::test_single_batch_remedy_is_omitted_if_quota_forbids_it
         if all(room.budget.fits( => if any(room.budget.fits(
     dpselect/app/release/test_question.py::test_a_job_goes_on_as_it_was_asked
         dict.fromkeys((*self._terms, *record.job)) => dict.fromkeys(self._terms)
     dpselect/app/labeling/test_labeling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once[curve-3-before]
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[dpselect pate]
+    laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[dpselect pate]
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
     dpselect/app/labeling/test_labeling.py::test_its_own_ledger_has_the_budget_of_the_job
         delta=@@float_up(cost.failure, FAILURE_UNIT))
@@ -1329,19 +1329,19 @@ dpselect/pate/plan.py
         => f1 = 1.9 * np.cumsum(frequencies) / (counts + frequencies.sum())
     dpselect/pate/test_plan.py::test_every_planned_mechanism_fits_the_budget
         scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE => scale=0.97 * math.sqrt(k * rounds / (2 * rho))
-    laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more[pate.plan_votes]
+    laws/test_budget_paths.py::test_fitted_release_spends_both_budget_parts[pate.plan_votes]
         (1e-6, 1e6)) ** 2 / 2 => (1e-6, 1e6)) ** 2 / 1.9
 dpselect/app/labeling/votes_file.py
-    dpselect/app/labeling/test_votes_files.py::test_a_table_that_is_none_of_votes_is_refused
+    dpselect/app/labeling/test_votes_files.py::test_malformed_vote_tables_are_refused
         if len(row) != width: => if False:
         elif _is_text(path) and (arrays["votes"] < 0).any(): => elif False:
-    dpselect/app/labeling/test_votes_files.py::test_one_vote_does_not_make_a_round_names
+    dpselect/app/labeling/test_votes_files.py::test_malformed_vote_does_not_make_a_header_row
         if None in votes and any( => if False and any(
         (_holds_names(row) if header is None else header) => _holds_names(row)
     dpselect/app/labeling/test_votes_files.py::test_votes_in_csv_are_those_of_the_matrix
         arrays.pop("names", None) => pass
         int(cell[1] or -1) => int(cell[1] or 0)
-    dpselect/app/labeling/test_votes_files.py::test_classes_that_are_none_and_exchanged_axes_are_refused
+    dpselect/app/labeling/test_votes_files.py::test_invalid_vote_classes_and_swapped_axes_are_refused
         if teachers is None:¶ _refuse( => if False: _refuse(
 dpselect/pate/voting.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
@@ -1380,17 +1380,17 @@ dpselect/plan/default.py
         drawn.sensitivity.l2_of(None) / @@cost.mu
         sensitivity=covers, cells=cells, => sensitivity=covers,
         (GENEROUS if self.alone else None) => GENEROUS
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism[budget16-about16-arguments16-sparse_histogram]
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply[budget16-about16-arguments16-sparse_histogram]
         request.min_users is None and self.noise == "gaussian" and not => self.noise == "gaussian" and not
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply
         pure = budget.form == "pure" or => pure =
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism[budget13-about13-arguments13-sparse_histogram]
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply[budget13-about13-arguments13-sparse_histogram]
         self.limit is not None and self.limit <= FEW: => self.limit is not None and self.limit < FEW:
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply
         return most if self.limit is None else min(most, self.limit) => return most
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism[budget11-about11-arguments11-peeling_top_k]
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply[budget11-about11-arguments11-peeling_top_k]
         request.k > (size.l0 or 0) or => request.k > 0 or
-    dpselect/plan/test_default.py::test_what_no_race_is_for_has_another_mechanism[budget6-about6-arguments6-limited_domain]
+    dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply[budget6-about6-arguments6-limited_domain]
         or (whole is not None and whole.measure.is_pure) =>
     dpselect/plan/test_default.py::test_the_rule_spends_the_budget_of_every_question
         return 0  # no selection has => pass  # no selection has
@@ -1412,7 +1412,7 @@ dpselect/plan/fit.py
     laws/test_budget_paths.py::test_topk_takes_the_share_that_it_states_of_both_parts[failure]
         @@request.share.budget.failure_of_each(
 dpselect/plan/forecast.py
-    dpselect/plan/test_forecast.py::test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users
+    dpselect/plan/test_forecast.py::test_simulated_scores_match_a_reading_in_both_passes
         values = np.bincount(cells, @choice.bounding.weight(loads[users]), number)
         @@norm / np.sqrt(own)
     dpselect/plan/test_forecast.py::test_a_bound_leaves_each_user_so_many_items
@@ -1453,7 +1453,7 @@ dpselect/app/release/answer.py
         if (receipt.state == "released" or writing) and not => if (receipt.state == "committed" and writing) and not
     dpselect/app/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
         if then.get(name) != now.get(name)), None) => if False), None)
-    dpselect/app/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
+    dpselect/app/cli/topk/test_delivery.py::test_recorded_answer_needs_a_committed_charge
          and receipt.state in ("committed", "released") else None =>  else None
         acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(data["mechanism"])).curve
         => True
@@ -1467,14 +1467,14 @@ dpselect/app/release/noise_check.py
         selection.values) <= @@bar
         else shows.shows_what_chose => else False
         max(map(abs, selection.values) if signed else selection.values) => max(selection.values)
-    dpselect/app/release/test_noise_check.py::test_the_bar_of_a_horizon_is_that_of_the_period
+    dpselect/app/release/test_noise_check.py::test_horizon_noise_threshold_depends_on_the_period
         [period - 1]) => [0])
     dpselect/app/release/test_noise_check.py::test_the_bar_of_counts_is_that_of_the_released_items
         chose = shows.counts is None if => chose = True if
 dpselect/app/release/question.py
     dpselect/app/release/test_question.py::test_a_question_holds_no_log
         question = cls(source_name(source), spec => question = cls(source, spec
-    dpselect/app/release/test_question.py::test_a_stated_salt_is_asked_for_and_chance_is_not
+    dpselect/app/release/test_question.py::test_stated_salt_is_part_of_the_question
         how["salt"] = spec.salt => pass
     dpselect/app/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
@@ -1495,23 +1495,23 @@ dpselect/app/release/run.py
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
         selection if question.signed else raise_to_0(selection) => selection
         selection if question.signed else raise_to_0(selection) => raise_to_0(selection)
-    dpselect/app/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
+    dpselect/app/release/test_run.py::test_second_pass_uses_kept_items_or_a_new_clip
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
         Sensitivity.of_clipped(choice.again, choice.norm, relation) => Sensitivity.of_clipped(choice.again, choice.norm)
     dpselect/app/release/test_run.py::test_sums_are_not_weighed_anew
          and question.reading.value is None =>
-    dpselect/app/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
+    dpselect/app/release/test_topk.py::test_remaining_releases_count_the_scarcer_budget_part
         self.session.require(self.bind(item), pay=self.pay, key=self.key, resumes=is_kept) => pass
     dpselect/app/release/test_retry.py::test_a_charge_without_a_draw_is_for_its_question_alone
         if self.describe is None:¶            return item => if True:¶            return item
     dpselect/app/release/test_retry.py::test_two_draws_are_never_both_accepted
         "draw": uuid4().hex} => "draw": "one"}
-    dpselect/app/release/test_retry.py::test_a_draft_that_was_not_released_is_dropped_unseen
+    dpselect/app/release/test_retry.py::test_losing_draft_is_deleted_unseen
         except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged) => except (acc.ledger.AlreadyCharged,)
-    dpselect/app/release/test_retry.py::test_a_charge_that_is_released_meanwhile_is_not_drawn_from
+    dpselect/app/release/test_retry.py::test_retry_returns_the_concurrent_answer_without_a_draw
         if not is_kept or receipt.state == "released": => if not is_kept:
-    dpselect/app/release/test_retry.py::test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows
+    dpselect/app/release/test_retry.py::test_unnamed_release_is_resumed_by_its_ledger_key
         if receipt.replayed:¶            return cls => if False:¶            return cls
 dpselect/app/release/series.py
     dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
@@ -1526,12 +1526,12 @@ dpselect/app/release/series.py
         selection=raise_to_0(period.selection)) => selection=period.selection)
         "low": max(0.0, value - margin) => "low": value - margin
         return columns if whole else => return
-    dpselect/app/release/test_retry.py::test_a_series_of_which_all_periods_are_charged_is_gone_on_with
+    dpselect/app/release/test_retry.py::test_fully_charged_series_is_completed_by_the_next_run
         (dataset.name, item, todo) if todo else ledger.cost_over_periods(dataset.name) => (dataset.name, item, todo)
-    dpselect/app/release/test_retry.py::test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed
+    dpselect/app/release/test_retry.py::test_interrupted_horizon_output_is_completed_by_a_retry
         earlier = place.read_answer(question) => earlier = place.require()
         self.place.renew(answer, earlier) => self.place.renew(answer, None)
-    dpselect/app/cli/test_continual.py::test_of_two_runs_at_once_the_output_and_its_record_are_of_one
+    dpselect/app/cli/test_continual.py::test_concurrent_runs_leave_output_and_record_consistent
         if more and in_file[: len(released)] == released: => if False:
         < len(in_file) <= len(state.closed_periods()) => < len(in_file)
         with HorizonState.open(self.state) as state: => with open("/dev/null") as state:
@@ -1547,18 +1547,18 @@ dpselect/session.py
         whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
     dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.select_many]
+    laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[Session.select_many]
         (name, item, **self.charge_options_of(count, notes)) => (name, item, **self.charge_options_of(max(1, count - 1), notes))
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.schedule]
+    laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[Session.schedule]
         item = Guarantee.from_parts(parts) => item = Guarantee.from_parts(parts[:1])
-    laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay[Session.best_of]
+    laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[Session.best_of]
         self._release(mechanism, 1, notes, lambda _: (mechanism.run(
         => self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(
-    laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes
+    laws/test_budget_paths.py::test_require_and_affordable_match_the_charge
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count - 1, "key": key}
     dpselect/app/cli/topk/test_delivery.py::test_a_used_key_pays_for_no_other_question[4.5]
         {**self._behalf, "count": count, "key": key} => {**self._behalf, "count": count}
-    dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole
+    dpselect/test_session_periods.py::test_whole_counts_need_scores_with_a_sensitivity
                 self._require_covered(mechanism)¶        return self._release(mechanism, 1
         =>         return self._release(mechanism, 1
     dpselect/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw
@@ -1576,16 +1576,16 @@ dpselect/sampling/base.py
         low += middle - self._high[:, None] => low += middle - self._low[:, None]
         high += middle - self._low[:, None] => high += middle - self._high[:, None]
 dpselect/sampling/contest.py
-    dpselect/sampling/test_decisions.py::test_exceeding_a_level_has_the_chance_of_the_tail
+    dpselect/sampling/test_decisions.py::test_noise_exceeds_a_level_with_its_tail_probability
         return @low * scale, high * scale
     dpselect/sampling/test_decisions.py::test_a_level_inside_the_first_word_is_refined
         [(rational(@scale), entries.draw(i, words))]
     dpselect/sampling/test_refinement.py::test_every_precision_gives_the_answer_of_the_slow_reference
         heights(values, self.reference, @self.scale)
         scale = rational(@problem.scale)
-    dpselect/sampling/test_refinement.py::test_one_wide_interval_reaches_beyond_its_neighbors
+    dpselect/sampling/test_refinement.py::test_wide_interval_is_compared_with_every_overlap
         joined = reach[1:] >= low[:-1] => joined = high[1:] >= low[:-1]
-    dpselect/sampling/test_refinement.py::test_what_is_left_out_is_below_every_number
+    dpselect/sampling/test_refinement.py::test_excluded_candidate_ranks_below_every_score
         return fmpq(-(1 << _BEYOND)) => return fmpq(-(1 << 40))
 dpselect/sampling/discrete.py
     dpselect/sampling/test_discrete.py::test_an_undecided_word_is_decided_by_the_bits_that_follow
@@ -1642,7 +1642,7 @@ dpselect/sensitivity.py
         if self.monotone:¶            return self.linf => if self.monotone or self.l2 is None:¶            return self.linf
     dpselect/test_sensitivity.py::test_wider_scores_are_refused
         "l1": scores.l1_of(None) > self.l1_of(None), => "l1": False,
-    laws/test_sums.py::test_one_user_changes_what_the_sensitivity_says
+    laws/test_sums.py::test_sum_sensitivity_matches_the_largest_user_change
         cls(linf=@fraction_up(most),
         cls(linf=@fraction_up(spread), l0=2 * items
         max(spread**2, 2 * most**2) => max(spread**2, Fraction(9, 5) * most**2)
@@ -1661,12 +1661,12 @@ dpselect/app/spec/base.py
     dpselect/test_secrets.py::test_no_object_shows_a_secret[questions]
         return hide_password(address) if isinstance(address, str) else address => return address
 dpselect/app/spec/shared_fields.py
-    laws/test_budget_paths.py::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more
+    laws/test_budget_paths.py::test_fitted_release_spends_both_budget_parts
         delta=self.delta or 0.0, rho => delta=1.05 * (self.delta or 0.0), rho
     dpselect/app/release/test_retry.py::test_an_empty_key_is_refused
         if self.key == "": => if False:
 dpselect/verify/divergences.py
-    dpselect/test_verify.py::test_each_limit_misses_half_as_often_as_the_statement
+    dpselect/test_verify.py::test_confidence_limits_each_miss_with_half_the_error
         miss = (1 - confidence) / 2 => miss = 1 - confidence
     dpselect/test_verify.py::test_divergences_of_a_known_pair
         np.where(q > 0, np.exp(e) * q, 0.0) => np.exp(e) * q

@@ -154,7 +154,7 @@ def runs(copy: Path) -> Iterator[Runs]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=str)
-def test_an_edit_is_noticed(
+def test_planted_edit_fails_the_named_tests(
     edit: Edit, edited: Path, runs: Runs, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     """With the edit planted in a copy of the packages the named tests fail; an error of collection

@@ -91,7 +91,7 @@ def test_a_step_may_be_known_by_its_profile_only() -> None:
     ],
     ids=str,
 )
-def test_the_quick_account_is_the_recursion_with_the_pairs_first(
+def test_quick_bound_is_within_one_percent_of_the_recursion(
     steps: list[tuple[acc.Curve, int]], delta: float
 ) -> None:
     """Theorem D6: not below the recursion in that order, nor in the opposite one, and at most one
@@ -151,7 +151,7 @@ def test_deltas_in_a_neighborhood_are_above_the_recursion() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [60.0, 99.0, 101.0, 300.0, 500.0, 1e3])
-def test_wide_ranges_cost_what_they_cost(width: float) -> None:
+def test_wide_bounded_range_cost_lies_between_attack_and_sum(width: float) -> None:
     """An adversary's t of width - 1 is lost with probability 1 - 1/e, twice with .4; the recursion
     takes up to 100 nats.
     """

@@ -71,7 +71,9 @@ def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
 
 @pytest.mark.parametrize("interval", WIDTHS)
 @pytest.mark.parametrize("failure", [1e-9, 1e-3, 0.2])
-def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: float) -> None:
+def test_hull_infinite_mass_matches_the_failure_probability(
+    failure: float, interval: float
+) -> None:
     """A mechanism that gives all away with a chance is within the hull: the infinite mass is that
     chance, and hardly more.
     """

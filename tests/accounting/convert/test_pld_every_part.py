@@ -35,7 +35,7 @@ def route(curve: acc.Curve) -> Route:
     ],
     ids=lambda part: part.kind,
 )
-def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> None:
+def test_part_without_exact_losses_keeps_the_pld_route(part: acc.Curve) -> None:
     """100 Laplace mechanisms and one such part: the PLD wins, costs more than without it, and less
     than the Renyi route.
     """
@@ -47,7 +47,7 @@ def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> N
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.1, 0.2, 0.9, 1.5])
-def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
+def test_profile_table_losses_reproduce_the_profile(epsilon: float) -> None:
     """Theorem M1: once, its losses give the profile back, never less and to 1e-3; so a cut of 5 %
     would show.
     """
@@ -58,7 +58,7 @@ def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.05])
-def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
+def test_zcdp_pair_covers_the_gaussian_of_equal_rho(rho: float) -> None:
     """Theorem P8: the pair of zCDP covers the Gaussian mechanism of the same rho, alone and beside
     Laplace noise, within 8 %.
     """
@@ -75,7 +75,7 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [6.0, 10.0])
-def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -> None:
+def test_renyi_bound_covers_randomized_response_total_variation(epsilon: float) -> None:
     """Randomized response attains its Renyi bounds: the total variation of its two laws,
     tanh(epsilon/2), is covered.
     """
@@ -89,7 +89,7 @@ def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -
     )
 
 
-def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
+def test_renyi_bounds_alone_build_no_privacy_losses() -> None:
     """Without any exact part the Renyi route is the better one, and no losses are built."""
     assert (acc.ZCDP(rho=0.1) + acc.RenyiTable(orders=(2.0,), values=(0.1,))).losses() is None  # type: ignore[attr-defined]
 
@@ -114,7 +114,7 @@ def _laplaces(widths: object) -> acc.Curve:
 
 
 @pytest.mark.slow
-def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
+def test_many_laplace_widths_are_rounded_up_by_little() -> None:
     """Theorem P9: 365 different Laplace mechanisms cost 3.73 in place of 3.97; the same rounded
     down to levels cost 3.70.
     """

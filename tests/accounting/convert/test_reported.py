@@ -114,7 +114,9 @@ def test_the_reported_epsilon_is_not_below_the_truth(
         (1.015, "rdp", 1e-6, 1.015, "unexplained"),
     ],
 )
-def test_the_rule(theirs: float | None, route: Route, kept: float, value: float, why: Why) -> None:
+def test_larger_bound_is_reported_within_one_percent(
+    theirs: float | None, route: Route, kept: float, value: float, why: Why
+) -> None:
     """Within 1% the larger; else the proved bound, unless it is lower without a reason: where
     dp-accounting composes the same losses, only the recursion and its own resolution are one.
     """
@@ -124,7 +126,9 @@ def test_the_rule(theirs: float | None, route: Route, kept: float, value: float,
     assert (same.value, same.why) == (1.015, "unexplained")
 
 
-def test_one_composition_serves_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accountant_composes_losses_once_until_the_plan_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An accountant composes its losses once, until its plan grows."""
     made, compose = [], pld.PrivacyLossDistribution.self_compose
 

@@ -33,7 +33,7 @@ def test_the_remedy_is_attained(spent: int) -> None:
         assert (APPROXIMATE.how_many(changed, start) >= goal) is enough
 
 
-def test_the_ends() -> None:
+def test_remaining_handles_spent_free_and_unaffordable_releases() -> None:
     """A spent budget has no remedy; what is free is capped; what no budget of the form pays for
     says so; periods are named.
     """

@@ -136,7 +136,7 @@ def test_light_and_dark_follow_the_reader(report: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [500, 1600])
-def test_nothing_leaves_the_window(report: Path, width: int) -> None:
+def test_report_page_never_scrolls_sideways(report: Path, width: int) -> None:
     """At the width of a phone, a tablet and a desk the page does not scroll sideways, whatever
     labels it holds.
 

@@ -127,7 +127,7 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Ledger], object]]] = [
 @pytest.mark.parametrize(
     ("error", "words", "call"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
 )
-def test_what_is_asked_wrongly_is_refused(
+def test_invalid_ledger_arguments_are_refused_before_a_charge(
     made: Made, error: type[Exception], words: str, call: Callable[[Ledger], object]
 ) -> None:
     """Values outside of their domains, mistyped keywords, other relations, what no budget pays for:

@@ -127,14 +127,14 @@ def test_an_edited_line_is_found(
 
 
 @pytest.mark.parametrize("line", NOTHINGS, ids=lambda line: line[:20])
-def test_lines_that_are_nothing_are_refused(lines: list[str], sqlite_url: str, line: str) -> None:
+def test_malformed_export_lines_are_refused(lines: list[str], sqlite_url: str, line: str) -> None:
     """Empty, deep, huge, endless and foreign lines raise ImportRefused and nothing else."""
     assert refused([*lines[:3], line, *lines[3:]], sqlite_url)
     assert "line 14: a line comes after the end line" in refused([*lines, line], sqlite_url)
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_what_is_taken_back_after_a_commit_is_not_imported(
+def test_import_refuses_a_void_after_a_commit(
     sqlite_url: str, tmp_path: Path, committed: bool
 ) -> None:
     """A void in a chain without a flaw: of a reservation it comes back as it is, of data that were
@@ -172,7 +172,9 @@ class _Described:
 
 
 @pytest.mark.parametrize("letter", ["\u00e9", "\U0001f512", '"'])
-def test_what_is_charged_can_be_imported(sqlite_url: str, tmp_path: Path, letter: str) -> None:
+def test_longest_charged_description_survives_an_import(
+    sqlite_url: str, tmp_path: Path, letter: str
+) -> None:
     """The longest description that a charge takes, in letters that JSON writes in up to twelve
     characters, comes back.
     """
@@ -246,9 +248,7 @@ def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(
             ledger.export(_Full())
 
 
-def test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went(
-    url: str, tmp_path: Path
-) -> None:
+def test_retired_dataset_refuses_writes_and_names_its_new_ledger(url: str, tmp_path: Path) -> None:
     """Retired, once the ledger that goes on has every entry, and to no other place than that: what
     would be written for it is refused with the new address without its password, reading goes on,
     and so does the new ledger. Twice is refused; an entry that is added later is found.
@@ -290,7 +290,7 @@ def test_a_moved_dataset_refuses_what_would_be_written_and_says_where_it_went(
     Ledger.open(to).charge(name, mu, relation="replace_one")
 
 
-def test_an_address_is_kept_without_its_password_and_nothing_follows_it(
+def test_retire_entry_hides_the_password_and_ends_the_chain(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry says where the dataset went without the password; another entry after it, however

@@ -187,7 +187,7 @@ class _Nowhere(io.StringIO):
         ),
     ],
 )
-def test_what_each_charge_asks_for_has_an_index(sqlite_url: str, asked: str, index: str) -> None:
+def test_charge_queries_use_an_index(sqlite_url: str, asked: str, index: str) -> None:
     """Few rows of many are found without reading the others."""
     with Ledger.open(sqlite_url) as ledger, ledger._store.reader() as connection:
         plan = str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {asked}").all())

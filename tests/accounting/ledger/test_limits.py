@@ -41,7 +41,7 @@ def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> 
     assert ledger.verify().ok
 
 
-def test_what_no_size_makes_affordable_is_not_asked_to_be_smaller(made_on_either: Made) -> None:
+def test_unaffordable_curve_is_refused_without_a_size_remedy(made_on_either: Made) -> None:
     """A charge that the budget's form never pays for is refused for that, cap or none: less of it
     would be refused as well.
     """
@@ -51,7 +51,7 @@ def test_what_no_size_makes_affordable_is_not_asked_to_be_smaller(made_on_either
             call("clicks", acc.GaussianDP(mu=0.5), relation="add_remove")
 
 
-def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> None:
+def test_total_cost_over_all_periods_is_capped(made_on_either: Made) -> None:
     """The sum over periods is stated before anything is read; a charge or a question beyond the
     declared figure is refused.
     """

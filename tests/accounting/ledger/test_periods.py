@@ -172,7 +172,7 @@ def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) 
     ],
     ids=["curve", "l0", "histogram"],
 )
-def test_only_what_uses_linf_only_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
+def test_whole_counts_need_a_cost_from_linf_alone(monthly: Ledger, item: acc.Curve) -> None:
     """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is
     charged.
     """

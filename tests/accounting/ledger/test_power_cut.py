@@ -35,7 +35,7 @@ def steps(database: Path, key: str, verified: dict[str, list[str]]) -> list[str]
 
 
 @pytest.mark.slow
-def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_path: Path) -> None:
+def test_power_cut_leaves_no_uncharged_answer_on_disk(tmp_path: Path) -> None:
     """`topk --output`: at every cut the ledger opens and verifies; no byte of an answer lies on the
     disk before its charge, none is on record as released before all of it lies there, and none is
     shown before it lies there under its name.

@@ -56,7 +56,7 @@ def daily(url: str) -> Ledger:
     return ledger
 
 
-def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(made: Made) -> None:
+def test_pure_quota_of_one_team_allows_another_teams_delta(made: Made) -> None:
     """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds
     nothing wrong.
     """
@@ -66,7 +66,7 @@ def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(made: Made) -> N
     assert ledger.verify().ok
 
 
-def test_who_is_limited_is_named(ledger: Ledger) -> None:
+def test_charge_without_a_team_is_refused_under_team_quotas(ledger: Ledger) -> None:
     """Where each team has a limit, a charge that names none is refused: leaving the name out is no
     way around it.
     """
@@ -194,7 +194,7 @@ def test_a_reservation_lapses_and_makes_room(url: str) -> None:
         assert ledger.verify().ok
 
 
-def test_what_lapses_in_one_dataset_is_of_no_concern_to_another(url: str) -> None:
+def test_reservation_expiry_is_separate_for_each_dataset(url: str) -> None:
     """Reservations under one key in two datasets: the time of one, and the commit of one, are not
     the other's.
     """
@@ -261,7 +261,7 @@ def test_edits_of_quotas_and_their_sums_are_found(kept: Ledger, url: str, edit: 
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
+def test_edited_nonsense_period_is_reported_as_a_problem(daily: Ledger, url: str) -> None:
     """An entry whose period was edited into nonsense is a problem, no failure of verify; so is a
     sum that is no number.
     """

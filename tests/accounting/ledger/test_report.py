@@ -167,7 +167,7 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
+def test_report_states_the_guarantee_and_the_verification(filled: Ledger) -> None:
     """The promise in words with its unit; what verification held the ledger against, who signed,
     and what nobody checked.
     """
@@ -239,7 +239,7 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
         ),
     ],
 )
-def test_three_figures_say_what_is_spent_and_how_many_more_fit(
+def test_report_tiles_show_budget_use_cost_and_remaining_releases(
     made: Made, curve: acc.Curve, more: int, first: str
 ) -> None:
     """After two charges: the budget, the share used, the cost, how many more like the last fit;
@@ -275,7 +275,7 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(
         ledger.charge("clicks", curve, relation="add_remove")
 
 
-def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
+def test_report_rounds_spent_epsilon_up_and_remaining_down(filled: Ledger) -> None:
     """The page never says that less was spent, or that more is left, than the accountant knows."""
     total = filled.total("check-ins")
     also = total
@@ -373,7 +373,7 @@ def test_mechanisms_are_put_in_words(text: str | None, expected: str) -> None:
     ("value", "up", "down"),
     [(0.123456, "0.1235", "0.1234"), (1.00001, "1.001", "1"), (2.5, "2.5", "2.5")],
 )
-def test_what_is_spent_rounds_up_and_what_is_left_down(value: float, up: str, down: str) -> None:
+def test_spent_rounds_up_and_remaining_rounds_down(value: float, up: str, down: str) -> None:
     """Four digits, never on the pleasant side."""
     assert (round_up(value), round_down(value)) == (up, down)
     assert round_up(-value) == f"-{down}"

@@ -69,7 +69,7 @@ def test_a_plan_of_the_whole_capacity_gives_nothing_back(ledger: Ledger) -> None
     ],
     ids=["more", "no delta", "less delta", "foreign", "nothing"],
 )
-def test_only_a_part_of_what_was_reserved_is_a_price(ledger: Ledger, wrong: acc.Curve) -> None:
+def test_release_cost_must_be_part_of_the_reservation(ledger: Ledger, wrong: acc.Curve) -> None:
     """What ran is made of the rounds that were reserved and keeps all of their delta: anything else
     is refused.
     """
@@ -132,7 +132,7 @@ def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
     return [*entries[:-1], replace(last, hash=last.expected_hash())]
 
 
-def test_verify_prices_a_release_anew(ledger: Ledger) -> None:
+def test_verify_recomputes_the_cost_of_a_release(ledger: Ledger) -> None:
     """A release that gives back more than its own outcome says was not used is found, whoever
     rehashed the chain.
     """
@@ -238,7 +238,7 @@ def test_another_machine_gives_back_less_than_was_put_in(
 
 
 @pytest.mark.parametrize("higher", [True, False])
-def test_prices_that_another_processor_rounds_are_no_problem(
+def test_costs_rounded_by_another_processor_still_verify(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, higher: bool
 ) -> None:
     """Reserved here and voided where prices are a billionth higher or lower: no account ends below

@@ -109,7 +109,7 @@ X25519 = (
 
 
 @pytest.mark.parametrize("text", ["", "key", KEY.to_pem()[:60], X25519, "\0"])
-def test_what_is_no_key_is_refused(text: str) -> None:
+def test_invalid_signing_key_is_refused_without_repeating_it(text: str) -> None:
     """Another kind of key, or a file that was cut, is refused in words that do not repeat it."""
     with pytest.raises(InvalidEntry, match="not an unencrypted Ed25519") as refused:
         SigningKey.from_pem(text)
@@ -174,7 +174,7 @@ def test_a_signed_export_comes_back(ledger: Ledger, tmp_path: Path) -> None:
         assert copy.verify(heads, KEY.public).ok
 
 
-def test_heads_notice_a_ledger_that_went_back(ledger: Ledger, url: str) -> None:
+def test_kept_heads_detect_a_rolled_back_ledger(ledger: Ledger, url: str) -> None:
     """A copy that is one entry older is convicted by heads kept elsewhere alone, and stays so when
     it has grown past them.
     """

@@ -393,7 +393,7 @@ def test_a_dataset_that_heads_could_not_know_is_not_missing(sqlite_url: str) -> 
     ahead.close()
 
 
-def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: str) -> None:
+def test_charge_over_several_periods_must_state_its_rule(sqlite_url: str) -> None:
     """Entries of one key over two months, under add_remove, that state nothing are found, however
     well they are chained.
     """

@@ -82,7 +82,7 @@ def test_the_three_figures_are_the_same_wherever_they_stand(
     assert so_far.rpartition(": ")[2] in re.sub(" +", " ", page)
 
 
-def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_path: Path) -> None:
+def test_affordable_counts_external_events_and_dp_sgd(url: str, tmp_path: Path) -> None:
     """`ledger affordable` of a curve, an event and DP-SGD counts what charges then fit."""
     event, steps = (
         tmp_path / "e.json",

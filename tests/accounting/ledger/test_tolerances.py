@@ -110,7 +110,7 @@ def test_a_total_is_the_sum_to_the_unit(off: int) -> None:
     assert found(dataset, chained(dataset, step, off=off)) == {"total"}
 
 
-def test_one_unit_beyond_the_budget_is_found() -> None:
+def test_charge_one_unit_over_budget_is_detected() -> None:
     """A charge of all of the capacity is allowed, and one unit more of either part is a problem."""
     dataset = declared(BUDGETS["renyi"])
     capacity = dataset.budget.capacity

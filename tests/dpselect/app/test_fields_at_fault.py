@@ -94,7 +94,7 @@ def messages(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.slow
-def test_what_a_message_names_as_a_field_is_one() -> None:
+def test_messages_name_only_existing_fields() -> None:
     """Every `name=` of every message is a parameter or a field, so that none leads to what has been
     renamed.
     """

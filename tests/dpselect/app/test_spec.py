@@ -61,7 +61,7 @@ def _run(*words: str) -> Any:
     return CliRunner().invoke(app, words), seen
 
 
-def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
+def test_new_spec_field_becomes_option_key_and_keyword() -> None:
     """A field of a subclass is in the help of its command with its words, in a table of a file, and
     in Python.
     """
@@ -225,7 +225,7 @@ def test_messages_name_a_field_as_the_surface_does() -> None:
         ),
     ],
 )
-def test_ways_of_a_plan_take_what_they_use(more: dict[str, Any], words: str) -> None:
+def test_plan_options_must_suit_the_planned_kind(more: dict[str, Any], words: str) -> None:
     """A field that says nothing of what is planned is refused, and what a plan of its own needs is
     named with it.
     """
@@ -268,7 +268,7 @@ def test_an_error_knows_its_field(spec: Any, asked: dict[str, Any], path: tuple[
     assert (again.path, str(again)) == (path, str(refused.value))
 
 
-def test_a_list_in_another_unicode_form_is_warned_of_before_a_charge(
+def test_uncomposed_unicode_list_causes_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of items and of groups, by the list alone and whatever the log has: unless labels are

@@ -245,7 +245,7 @@ def test_items_without_users_take_no_part() -> None:
     ]
 
 
-def test_nobody_there_is_a_release_like_any_other() -> None:
+def test_racing_release_without_users_is_empty() -> None:
     """No candidate, or none above 0: nothing is asked again or released, in rows too; with less
     noise than one user who is there shows.
     """
@@ -352,7 +352,7 @@ def off_grid(values: NDArray[np.float64], scale: float) -> float:
 
 @pytest.mark.parametrize("rounds", [2, 3])
 @pytest.mark.parametrize("norm", [0.5, 2.0])
-def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm: float) -> None:
+def test_noise_of_every_round_matches_its_cost(rounds: int, norm: float) -> None:
     """On every path of a draw, with combine=0, values spread as the scale of the last round says,
     and settled ones as that of the first; low bits of a sum would show its noise, so scores are
     whole steps of their public grids.
@@ -398,7 +398,7 @@ def test_the_noise_of_every_round_is_the_noise_that_is_priced(rounds: int, norm:
 
 @pytest.mark.parametrize("norm", [1.0, 2.0])
 @pytest.mark.parametrize("combine", [0.5, 0.9])
-def test_values_are_means_whose_noise_is_told(norm: float, combine: float) -> None:
+def test_released_values_are_means_with_valid_margins(norm: float, combine: float) -> None:
     """A value is the mean of the rounds' scores in score units: what all users weigh alike is shown
     as it is, and a low end holds for every listed item as often as it says.
     """
@@ -454,7 +454,7 @@ def test_scores_that_are_used_again_weigh_no_more_than_the_norm(norm: float) -> 
         {"shares": (0.5, 0.5), "floors": (1.0,), "failures": (0.1, 0.9)},
     ],
 )
-def test_a_lone_item_is_drawn_with_the_chance_that_is_charged(settings: dict[str, Any]) -> None:
+def test_lone_item_draw_frequency_matches_its_probability(settings: dict[str, Any]) -> None:
     """In rows, as by the law that tests/laws holds to delta; what nobody has is never drawn."""
     mechanism = race(**{"delta": 0.03, "scale": 1.3} | settings)
     chance = mechanism.probabilities(dps.Scores([1, 0], sensitivity=ONE))[(0,)]

@@ -43,9 +43,7 @@ def test_a_trait_that_is_missing_is_named(lacking: str) -> None:
         ({"relations": ("swap",)}, "relations"),
     ],
 )
-def test_a_trait_that_is_none_of_what_it_may_be_is_refused(
-    change: dict[str, Any], words: str
-) -> None:
+def test_invalid_trait_value_is_refused_by_name(change: dict[str, Any], words: str) -> None:
     """The error names the trait, its value and the rule."""
     with pytest.raises(TypeError, match=words):
         Traits(**{**WHOLE, **change})
@@ -84,7 +82,7 @@ REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
 
 
 @pytest.mark.parametrize(("base", "kind", "traits", "words"), REFUSED)
-def test_a_class_that_is_not_all_of_a_mechanism_is_refused_when_it_is_made(
+def test_incomplete_mechanism_class_is_refused_at_definition(
     base: Any, kind: Any, traits: Any, words: str
 ) -> None:
     """The listing, the planner or the ledger need not find out: all that is missing is named, and
@@ -101,7 +99,7 @@ def test_a_class_that_is_not_all_of_a_mechanism_is_refused_when_it_is_made(
     assert kind not in MECHANISMS.members()
 
 
-def test_a_knob_in_score_units_is_searched_in_units_of_the_range() -> None:
+def test_noise_parameter_bracket_scales_with_the_score_range() -> None:
     """More nats cost more, more noise costs less; the bracket follows the scores' units."""
     assert EPSILON.rising
     assert not SCALE.rising

@@ -107,7 +107,7 @@ def test_json_names_the_kind() -> None:
 
 
 @pytest.mark.parametrize("noise", ["gaussian", 3, None, [1]])
-def test_what_is_no_lipschitz_noise_is_refused(noise: Any) -> None:
+def test_canonical_top_k_refuses_unproved_noise(noise: Any) -> None:
     """Canonical top-k takes names of its list and checked noise, and no other mechanism takes noise
     that it has no theorem for.
     """

@@ -93,7 +93,7 @@ def test_limits_at_the_ends(name):
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_shape_and_nan(name, function):
+def test_noise_functions_keep_shape_and_nan(name, function):
     """Results are float64 arrays of the argument's shape, and NaN stays NaN."""
     evaluate = getattr(noise_of(name), function)
     block = evaluate(np.array([[0.5, np.nan, 2.0]]))
@@ -141,7 +141,7 @@ def error_in_z(reference, tail: str, z: float, log_p: mp.mpf, lower: float) -> f
     ],
     ids=["quantile", "isf", "log_quantile", "log_isf"],
 )
-def test_inverses(name, reference, function, tail, given):
+def test_inverse_functions_are_accurate_to_a_few_ulps(name, reference, function, tail, given):
     """All four invert to a few ulp of z: probabilities from 1e-300 to 1 - 1e-16, logarithms from
     -1e-300 down to -1e6.
     """
@@ -182,7 +182,7 @@ def test_every_noise_has_its_law_case():
     assert list(NOISE_LAWS) == list(typing.get_args(NoiseName))
 
 
-def test_a_noise_without_a_law_case_is_noticed(monkeypatch):
+def test_new_noise_without_a_test_case_is_detected(monkeypatch):
     """A class with a name of its own is a noise, wherever it is defined, and a second one of the
     same name is refused.
     """
@@ -193,7 +193,7 @@ def test_a_noise_without_a_law_case_is_noticed(monkeypatch):
         type("Again", (Laplace,), {"name": "stranger"})
 
 
-def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
+def test_mechanisms_offer_only_noises_covered_by_their_theorems():
     """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that
     Theorems H2 and H10 cover.
     """

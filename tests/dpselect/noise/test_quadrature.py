@@ -135,7 +135,7 @@ def test_only_differences_in_units_of_the_scale_matter(name, scale):
     assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
 
 
-def test_what_is_far_apart_is_decided_surely_and_does_not_blur_what_is_not(name):
+def test_distant_scores_do_not_reduce_quadrature_accuracy(name):
     """Differences that overflow give certain outcomes; 1,000 units below the winner, and between
     clusters further apart, the runner-up is decided as if the others were absent.
     """
@@ -265,7 +265,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("call", "scores", "scale", "k", "words"), REFUSED)
-def test_what_has_no_law_is_refused_without_showing_scores(call, scores, scale, k, words):
+def test_invalid_quadrature_arguments_are_refused_without_scores(call, scores, scale, k, words):
     """A scale that is not positive and finite, scores that are not finite or no vector, an
     impossible k, too many outcomes.
     """

@@ -164,7 +164,7 @@ BAD_COUNTS = {
 
 
 @pytest.mark.parametrize("name", [*BAD, *BAD_COUNTS])
-def test_what_is_no_ballot_and_no_count_is_refused(name: str) -> None:
+def test_invalid_ballots_and_counts_are_refused(name: str) -> None:
     """Anything but whole rounds of 0 and 1, and counts from 0 to the number of teachers, raises;
     given to a mechanism too.
     """
@@ -222,7 +222,7 @@ def test_wrong_arguments_are_named(words: str, call: Callable[[], Any]) -> None:
         call()
 
 
-def test_what_is_checked_is_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ballots_ignore_later_changes_to_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes to the caller's counts or votes, between check and copy or later, changes
     neither counts nor ballots.
     """

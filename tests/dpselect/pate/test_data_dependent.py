@@ -78,7 +78,7 @@ def test_erratum_the_published_bound_is_one_sided() -> None:
 
 @pytest.mark.parametrize("sigma", [1.0, 5.0, 40.0, 300.0])
 @pytest.mark.parametrize("order", ORDERS)
-def test_rises_with_q_up_to_the_plain_price(order: float, sigma: float) -> None:
+def test_data_dependent_bound_rises_to_the_plain_cost(order: float, sigma: float) -> None:
     """The bound does not fall as the winner becomes less certain, starts near 0, and never exceeds
     order / sigma^2.
     """
@@ -156,7 +156,9 @@ def private() -> pate.DataDependentPrivacy:
     return pate.data_dependent(COUNTS, MECHANISM, teachers=40)
 
 
-def test_it_is_no_curve_no_number_and_no_text(private: pate.DataDependentPrivacy) -> None:
+def test_data_dependent_privacy_has_no_curve_number_or_text(
+    private: pate.DataDependentPrivacy,
+) -> None:
     """It has neither curve nor kind nor JSON; text shows public numbers only; it is neither
     pickled, copied nor looked into.
     """
@@ -178,7 +180,9 @@ def test_it_is_no_curve_no_number_and_no_text(private: pate.DataDependentPrivacy
             take(private)
 
 
-def test_accounting_refuses_it(private: pate.DataDependentPrivacy, tmp_path: Path) -> None:
+def test_accounting_refuses_data_dependent_privacy(
+    private: pate.DataDependentPrivacy, tmp_path: Path
+) -> None:
     """Ledgers, sessions, accountants, budgets, calibration and curves refuse it, without a figure
     of it in the message.
     """
@@ -202,7 +206,7 @@ def test_accounting_refuses_it(private: pate.DataDependentPrivacy, tmp_path: Pat
         assert list(ledger.entries("votes")) == []
 
 
-def test_reading_it_says_so(private: pate.DataDependentPrivacy) -> None:
+def test_data_dependent_bounds_are_read_by_name_only(private: pate.DataDependentPrivacy) -> None:
     """The holder of the votes reads it by name; values bound the Renyi divergence, do not fall with
     the order, and are those of counts as of ballots.
     """
@@ -231,7 +235,7 @@ def test_reading_it_says_so(private: pate.DataDependentPrivacy) -> None:
         ),
     ],
 )
-def test_only_what_is_proved(
+def test_unproved_data_dependent_bounds_are_refused(
     mechanism: Any, orders: tuple[float, ...], error: type[Exception]
 ) -> None:
     """Other mechanisms, other relations, a single label, other numbers of labels, and orders that

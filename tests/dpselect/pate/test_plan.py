@@ -157,7 +157,7 @@ def test_level_votes_pass_with_the_chance_of_their_noise() -> None:
         (pate.StableVoting(rho=0.01, failure_delta=1e-9, labels=5), False),
     ],
 )
-def test_what_works(mechanism: Any, works: bool) -> None:
+def test_outlook_detects_mechanisms_that_work(mechanism: Any, works: bool) -> None:
     """Noise of at most half the threshold, and a unanimous label that is released in half of the
     rounds, of 100 teachers.
     """
@@ -190,7 +190,7 @@ def test_a_budget_that_leaves_noise_is_refused() -> None:
     ],
     ids=lambda one: one.kind,
 )
-def test_a_forecast_is_the_law(mechanism: Any) -> None:
+def test_vote_forecast_matches_the_exact_distribution(mechanism: Any) -> None:
     """Labels, right labels and answers to expect are those of the exact law, within what 12,000
     seeded draws tell: .02.
     """

@@ -130,7 +130,7 @@ def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
         )
 
 
-def test_a_ledger_of_teachers_takes_the_price_of_teachers(tmp_path: Path) -> None:
+def test_teacher_dataset_is_charged_the_teacher_cost(tmp_path: Path) -> None:
     """Its unit is named so. Where teachers come and go, the price of a record, for a public number
     of them, does not do.
     """

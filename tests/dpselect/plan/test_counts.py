@@ -56,7 +56,7 @@ def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
     assert 1 - 1e-6 <= more <= (1.016 if request_.noise == "gaussian" else 1 + 1e-6)
 
 
-def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
+def test_reused_selection_scores_require_unclipped_users() -> None:
     """Sums of shares are no counts: without a second look the default is one on whole counts, and a
     stated clip is refused.
     """
@@ -70,7 +70,7 @@ def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
         TopKRequest(k=1, counts=1.0)
 
 
-def test_a_budget_that_pays_for_no_counts_is_named_as_it_is_stated() -> None:
+def test_error_quotes_the_budget_that_affords_no_counts() -> None:
     """Not by an order or a bracket, which nobody stated."""
     with pytest.raises(
         acc.errors.CalibrationError,
@@ -118,7 +118,7 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
     assert around.chose == (mechanism not in FRESH)
 
 
-def test_users_who_count_in_part_are_at_least_so_many() -> None:
+def test_partially_counted_users_give_a_lower_bound_only() -> None:
     """A clip or a bound takes users away and adds none: the low end holds for their true number,
     and no high end is stated.
     """
@@ -150,7 +150,7 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
     assert selection.columns(5.0, at_least=True)["high"] == (None, None)
 
 
-def test_what_an_interval_says() -> None:
+def test_interval_states_its_width_and_item_count() -> None:
     """Without values there is none; a histogram's holds for a stated number of items; discovered
     domains are counted.
     """

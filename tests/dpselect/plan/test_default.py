@@ -85,7 +85,7 @@ def test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items(
         (acc.Budget(rho=0.1), {"candidates": 5000, "k": 20}, {}, "racing_top_k"),
     ],
 )
-def test_what_no_race_is_for_has_another_mechanism(
+def test_default_avoids_racing_when_it_does_not_apply(
     budget: acc.Budget, about: Any, arguments: Any, kind: str
 ) -> None:
     """Pure budgets, hardly any items a user, stated clips and noise, and a least number of

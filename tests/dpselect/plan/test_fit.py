@@ -84,7 +84,7 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
         ("large_margin", {"monotone": False}),
     ],
 )
-def test_what_a_request_states_reaches_the_mechanism(kind: str, stated: dict[str, Any]) -> None:
+def test_fitted_mechanism_has_the_requested_sensitivity(kind: str, stated: dict[str, Any]) -> None:
     """A mechanism that states no sensitivity has the bound on items, the relation and the direction
     of the request.
     """
@@ -115,7 +115,7 @@ def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
     assert supports("limited_domain", TopKRequest(k=1))
 
 
-def test_what_a_mechanism_cannot_do_is_refused() -> None:
+def test_fitted_refuses_options_a_mechanism_lacks() -> None:
     """An option that a mechanism does not have, a k that it does not release, and a request that is
     none, are refused.
     """

@@ -49,7 +49,7 @@ def test_made_up_users_have_the_profiles_numbers_of_items_and_its_counts() -> No
     assert (np.abs(made.counts - wanted) < 6 * np.sqrt(wanted) + 0.01 * wanted).all()
 
 
-def test_scores_and_second_looks_are_those_of_a_reading_of_the_same_users() -> None:
+def test_simulated_scores_match_a_reading_in_both_passes() -> None:
     """Counts, clipped counts, weights of a later round and clipped counts of a second look are what
     `events` makes of them.
     """
@@ -96,7 +96,7 @@ def test_without_noise_all_are_found_and_with_very_much_as_many_as_by_chance() -
     assert loud.all_right == 0.0
 
 
-def test_users_beyond_what_is_drawn_stand_for_several() -> None:
+def test_simulated_user_represents_several_in_large_profiles() -> None:
     """Counts keep their size where fewer users are made up than there are."""
     made = MadeUpUsers.from_profile(Profile.zipf(1.0, 50, 10**9), np.random.default_rng(0))
     assert made.each == 1000.0
@@ -125,7 +125,7 @@ def test_the_top_of_groups_is_each_groups_own() -> None:
     assert top_of(values, 4, 9, least=-np.inf).all()
 
 
-def test_nobody_has_more_items_than_there_are() -> None:
+def test_simulated_users_have_at_most_all_items() -> None:
     """Users who would have a thousand of a hundred items have all of them, and there are as many
     users as stated.
     """
@@ -135,7 +135,7 @@ def test_nobody_has_more_items_than_there_are() -> None:
     assert found[1].counts.max() <= 1000
 
 
-def test_a_bound_on_items_needs_to_know_how_many_users_have() -> None:
+def test_forecast_with_a_bound_needs_items_per_user() -> None:
     """What it takes away is not guessed: the remedy names the field."""
     unknown = Profile.of_counts(range(100, 10, -1), public=True)
     with pytest.raises(

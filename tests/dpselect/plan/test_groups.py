@@ -51,7 +51,7 @@ def test_counts_in_groups_take_a_fifth(relation: Any) -> None:
     ("per_user", "most", "kept"),
     [(1.0, 1, 1.0), (3.0, 1, 1 / 3), (3.0, 10_000, 1.0), (2.0, 2, 0.75)],
 )
-def test_what_a_bound_keeps(per_user: float, most: int, kept: float) -> None:
+def test_group_bound_keeps_the_geometric_share(per_user: float, most: int, kept: float) -> None:
     """Of geometric numbers of groups: sum of min(t, G) over sum of t."""
     assert Groups(
         count=10_000, per_user=per_user, max_groups_per_user=most
@@ -79,7 +79,7 @@ def test_classes_of_groups_are_all_groups(exponent: float) -> None:
         ({"max_groups_per_user": 1, "mechanism": "limited_domain"}, False),
     ],
 )
-def test_what_is_predicted_is_found(bounds: dict[str, Any], listed: bool) -> None:
+def test_predicted_group_recall_matches_real_releases(bounds: dict[str, Any], listed: bool) -> None:
     """Recall of real releases by `topk` of a log that is drawn as the plan takes it to be, group by
     group: within .08.
     """
@@ -102,7 +102,7 @@ def test_what_is_predicted_is_found(bounds: dict[str, Any], listed: bool) -> Non
     assert np.mean(recalls) == pytest.approx(plan.recommended.expected.recall, abs=0.08)
 
 
-def test_what_groups_cannot_do_is_said() -> None:
+def test_unsupported_group_plans_are_refused() -> None:
     """No selection in each group without a bound on those of a user; no fewer than one group a
     user.
     """
@@ -114,7 +114,7 @@ def test_what_groups_cannot_do_is_said() -> None:
         dps.plan(BUDGET, 3, **THREE | {"groups": 10_000}, mechanism="oneshot_top_k")
 
 
-def test_a_table_of_all_groups_is_planned_where_nothing_bounds_those_of_a_user() -> None:
+def test_plan_without_a_group_bound_uses_one_table() -> None:
     """It costs the budget once, whatever the groups."""
     plan = dps.plan(BUDGET, 3, profile=SHAPE, unknown_domain=True, groups=4, groups_per_user=2.0)
     assert isinstance(plan.mechanism, TopOfGroups)
@@ -122,7 +122,7 @@ def test_a_table_of_all_groups_is_planned_where_nothing_bounds_those_of_a_user()
     assert "over all groups RacingTopK" in dict(next(plan.sections()).facts)["use"]
 
 
-def test_nobody_is_in_more_groups_than_there_are() -> None:
+def test_group_bound_is_capped_by_the_number_of_groups() -> None:
     """A bound above the number of groups is planned and priced as the number of groups."""
     asked: dict[str, Any] = {
         "profile": SHAPE,

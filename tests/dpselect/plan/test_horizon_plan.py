@@ -83,7 +83,9 @@ def found(mechanism: dps.ContinualTopK, made: MadeUpUsers, *, known: bool) -> fl
     ],
     ids=str,
 )
-def test_what_is_planned_is_found(asked: dict[str, Any], groups: Groups | None) -> None:
+def test_planned_horizon_recall_matches_a_real_series(
+    asked: dict[str, Any], groups: Groups | None
+) -> None:
     """Within .08 of the mean of one real series, whose noise is about .02, over users that are made
     up anew.
     """
@@ -133,7 +135,7 @@ def test_a_plan_recommends_what_continual_run_runs(unknown: bool, grouped: bool)
     assert np.mean(planned.by_period) == pytest.approx(planned.expected.recall)
 
 
-def test_what_cannot_be_simulated_is_refused() -> None:
+def test_infeasible_horizon_simulations_are_refused() -> None:
     """More items than the profile has, and more counts than memory holds."""
     with pytest.raises(InvalidRequest, match="k=101 items cannot come out"):
         dps.plan(BUDGET, 101, profile=SHAPE, periods=3)

@@ -32,7 +32,7 @@ def test_a_large_k_releases_no_less_than_a_small_one(k: Any) -> None:
     assert _released(k, delta=1e-6) == {f"i{item}" for item in range(10)}
 
 
-def test_all_of_a_catalog_is_all_of_it() -> None:
+def test_k_all_releases_the_whole_catalog() -> None:
     """Of a public list, all are as many as it names."""
     assert _released("all", domain=[f"i{item}" for item in range(12)]) == {
         f"i{item}" for item in range(12)
@@ -40,14 +40,14 @@ def test_all_of_a_catalog_is_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("k", [0, -1, "most", 1.5, True])
-def test_what_is_neither_a_number_nor_all_is_refused(k: Any) -> None:
+def test_k_must_be_a_number_or_all(k: Any) -> None:
     """A refusal names k."""
     with pytest.raises(dps.errors.InvalidRequest, match="k="):
         dps.topk(ROWS, **ASKED, k=k, delta=1e-6)
 
 
 @pytest.mark.parametrize("unknown", [False, True])
-def test_a_plan_of_all_is_of_the_items_that_there_are(unknown: bool) -> None:
+def test_plan_of_all_items_covers_every_item(unknown: bool) -> None:
     """Of a catalog all it names; of an unknown domain all that anybody has."""
     profile = Profile.of_counts(
         [100.0 - item for item in range(33)] + [0.0] * 7, public=True, items_per_user=1

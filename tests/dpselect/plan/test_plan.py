@@ -128,7 +128,7 @@ def test_a_plan_reads_back() -> None:
             TopKPlan.from_json(text)
 
 
-def test_nothing_but_the_seed_is_random() -> None:
+def test_plan_depends_on_the_seed_alone() -> None:
     """The same seed gives the same plan, another seed the same mechanism and other draws."""
     first, again, other = (
         dps.plan(BUDGET, 9, profile=SHAPE, mechanism="oneshot_top_k", seed=seed)
@@ -176,7 +176,7 @@ def test_a_recall_is_searched_for_on_a_public_log(tmp_path: Path) -> None:
     assert 0.4 < found.recommended.expected.recall < 0.65
 
 
-def test_how_a_question_is_asked_decides_what_is_planned() -> None:
+def test_plan_keywords_choose_release_series_or_labeling() -> None:
     """A series and a labeling job are asked for as by the command, and are what their rooms
     plan.
     """
@@ -273,7 +273,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"k": 5, "window": 3}, "window= belongs to plan with periods="),
     ],
 )
-def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], words: str) -> None:
+def test_invalid_plan_arguments_are_refused(arguments: dict[str, object], words: str) -> None:
     """The error names the argument, its value and the remedy."""
     with pytest.raises(InvalidRequest, match=words):
         dps.plan(**{"budget": BUDGET, "profile": SHAPE, **arguments})  # type: ignore[call-overload]

@@ -46,7 +46,7 @@ def test_a_made_up_shape_outside_its_domain_is_refused(
 @pytest.mark.parametrize(
     "counts", [[1.0, float("nan")], [float("inf")], [-1.0], [1e19, 3.0], [], [[1.0]], ["a"], None]
 )
-def test_counts_that_are_none_are_refused_without_being_shown(counts: object) -> None:
+def test_invalid_profile_counts_are_refused_without_values(counts: object) -> None:
     """NaN, infinity, negative numbers, more users than a float tells apart, tables and text are no
     counts.
     """
@@ -114,7 +114,7 @@ def test_other_shapes_keep_the_sum_of_users() -> None:
     assert np.log(power.values[0] / power.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
 
 
-def test_a_log_says_how_popular_its_items_are_and_how_many_users_have(tmp_path: Path) -> None:
+def test_public_log_profile_has_counts_and_items_per_user(tmp_path: Path) -> None:
     """Its distinct counts, its numbers of items of a user and its users; nothing of a log that
     nobody declared public.
     """

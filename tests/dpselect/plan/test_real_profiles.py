@@ -19,7 +19,7 @@ DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
     not DATA.exists(), reason="needs ../shared/data, which is not part of the project"
 )
 @pytest.mark.parametrize(("city", "k", "epsilon"), [(0, 10, 0.5), (1, 100, 1.0)])
-def test_a_guess_promises_little_too_much(city: int, k: int, epsilon: float) -> None:
+def test_zipf_profile_forecast_is_close_on_real_logs(city: int, k: int, epsilon: float) -> None:
     """Told a log's items, users and mean of items per user, and an exponent of 1, a plan is .2
     above what `topk` finds at most, and ten releases are .05 off.
 

@@ -250,7 +250,7 @@ def test_unusable_input_is_refused_without_showing_it(make: Any, says: str) -> N
     assert "secret" not in str(error.value)
 
 
-def test_nothing_depends_on_outcomes_but_the_scores() -> None:
+def test_reducible_tournament_is_scored_like_any_other() -> None:
     """A clean sweep, whose walk is reducible, is scored like any other: a refusal would tell."""
     sweep = of([("a", "b"), ("a", "c"), ("b", "c")])
     mechanism = configured(ergodicity=0.5)

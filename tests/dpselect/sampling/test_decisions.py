@@ -26,7 +26,7 @@ def _words(*values: int) -> WordSource:
 
 
 @pytest.mark.parametrize("chance", [fmpq(1, 3), fmpq(1, 2**70), fmpq(2**70 - 1, 2**70), fmpq(5, 8)])
-def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
+def test_coin_decision_is_exact_at_its_probability(chance: fmpq) -> None:
     """U one unit of the 128th bit below p gives True and one above gives False, however many words
     that takes.
     """
@@ -52,7 +52,7 @@ def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("level", [-3.0, 0.0, 0.7, 6.0, 25.0])
-def test_exceeding_a_level_has_the_chance_of_the_tail(name: str, level: float) -> None:
+def test_noise_exceeds_a_level_with_its_tail_probability(name: str, level: float) -> None:
     """scale Z > level happens sf(level / scale) of 400,000 times, far up the tail too."""
     noise, scale = noise_of(name), 1.7  # type: ignore[arg-type]
     for source in (ExactSampler(np.random.default_rng(2)), SeededSampler(np.random.default_rng(2))):

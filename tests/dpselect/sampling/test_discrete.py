@@ -50,7 +50,7 @@ def test_an_undecided_word_is_decided_by_the_bits_that_follow() -> None:
         assert binomial_counts(1, 8, lambda _, words=words: next(words)).tolist() == [expected]
 
 
-def test_words_of_ones_end() -> None:
+def test_largest_words_end_the_count_search() -> None:
     """The largest words stand for a count in the far tail, never for a search without end."""
     words = iter([2**64 - 1, 2**64 - 1, 5])
     count = refine_count(

@@ -60,7 +60,7 @@ def test_the_fast_way_of_rounding_is_that_of_the_bits(name: str, grid: float) ->
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
+def test_scores_pass_a_level_with_their_tail_probability(name: str) -> None:
     """Of 60,000 scores, near the level and far below it, each kind passes as often as its tail
     says, and nothing else passes.
     """
@@ -81,9 +81,7 @@ def test_what_is_above_a_level_has_the_chance_of_the_tail(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("bits", [12, 16])
-def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(
-    name: str, bits: int
-) -> None:
+def test_far_scores_pass_with_their_tail_probability(name: str, bits: int) -> None:
     """Four million equal scores, each of which passes only with a V below 2^-bits; by 2^-8 and by
     2^-bits alike.
     """
@@ -107,9 +105,7 @@ def test_where_all_are_far_below_the_rare_ones_pass_as_often_as_the_tail_says(
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("k", [None, 40_000])
-def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(
-    name: str, k: int | None
-) -> None:
+def test_group_members_pass_with_their_tail_probability(name: str, k: int | None) -> None:
     """Every group passes as often as its tail says, each of its members as often, and none twice;
     far groups cost nothing.
     """
@@ -139,7 +135,7 @@ def test_members_of_groups_above_a_level_have_the_chance_of_the_tail(
         assert (np.diff(drawn.rounded(2.0**-20)) <= 0).all()
 
 
-def test_few_of_very_many_that_are_all_above() -> None:
+def test_top_draws_of_many_passing_scores_are_exact() -> None:
     """Where nearly all of 200,000 pass, the few largest are found by a sweep and have the law of
     the largest of all draws.
     """
@@ -156,7 +152,7 @@ def test_few_of_very_many_that_are_all_above() -> None:
     assert equally_likely(np.histogram(uniform, bins=4, range=(0, 1))[0]) > LIMIT
 
 
-def test_what_a_comparison_had_to_look_at_is_kept() -> None:
+def test_refined_bits_are_reused_for_released_values() -> None:
     """Candidates whose words agree are ranked by further bits, and the values shown are those of
     the same bits.
     """

@@ -127,7 +127,7 @@ def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_is_left_out_is_below_every_number(name: str) -> None:
+def test_excluded_candidate_ranks_below_every_score(name: str) -> None:
     """Minus infinity stands for a candidate that is left out: it comes after the least float,
     whatever the noise.
     """
@@ -139,7 +139,7 @@ def test_what_is_left_out_is_below_every_number(name: str) -> None:
         assert draw_all(asked).index.tolist() == [1, 2, 0]
 
 
-def test_one_wide_interval_reaches_beyond_its_neighbors() -> None:
+def test_wide_interval_is_compared_with_every_overlap() -> None:
     """Half of the entries are known to a few units only: each is compared with all whose intervals
     it meets; 200 cases.
     """
@@ -303,9 +303,7 @@ def _zeros_then_ones(zeros: int) -> WordSource:
 
 @pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic"])
 @pytest.mark.parametrize(("zeros", "wins"), [(22, False), (23, True)])
-def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(
-    name: str, zeros: int, wins: bool
-) -> None:
+def test_distant_candidate_wins_when_its_bits_decide(name: str, zeros: int, wins: bool) -> None:
     """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5
     words, and no fewer.
     """

@@ -182,7 +182,7 @@ def _kinds(rng: np.random.Generator, size: int) -> list[Numbers]:
     "size",
     [8193, 16_384],
 )
-def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) -> None:
+def test_negligible_noise_keeps_the_score_ranking(size: int) -> None:
     """At a negligible scale any kind of number, negative ones and denormals included, comes back
     sorted.
     """

@@ -134,7 +134,7 @@ def _spent(session: dps.Session) -> int:
     return len(list(session.ledger.entries("clicks")))
 
 
-def test_what_cannot_be_drawn_is_refused_before_it_is_charged(session: dps.Session) -> None:
+def test_undrawable_scores_are_refused_before_a_charge(session: dps.Session) -> None:
     """Too many grouped candidates for constant work, or for a mechanism that expands them, leave no
     entry in the ledger.
     """

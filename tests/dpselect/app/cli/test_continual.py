@@ -81,7 +81,7 @@ def told(line: str, status: int = 0) -> Any:
 
 
 @pytest.mark.slow
-def test_a_horizon_from_its_start_to_another_ledger(declared: bytes) -> None:
+def test_horizon_commands_work_from_start_to_recharge(declared: bytes) -> None:
     """`start` charges once; `close` releases, and again the same; on a restored ledger `recharge`
     charges what was released; the functions of `dpselect.continual` take the same options and go on
     with it.
@@ -138,7 +138,7 @@ def test_a_log_that_changed_goes_on() -> None:
 
 
 @pytest.mark.parametrize("paid", spread([LEDGER, PAID], 1))
-def test_one_command_serves_every_night(
+def test_nightly_command_closes_only_ended_periods(
     place: Path, monkeypatch: pytest.MonkeyPatch, paid: str
 ) -> None:
     """--until is the end of the whole series: each night the same call closes what has ended by
@@ -224,7 +224,7 @@ def test_outputs_are_renewed_in_their_place(monkeypatch: pytest.MonkeyPatch, suf
     told(f"{asked} 2024-07-04")
 
 
-def test_of_two_runs_at_once_the_output_and_its_record_are_of_one(
+def test_concurrent_runs_leave_output_and_record_consistent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run is overtaken by one of the same state that releases more: the output keeps all of it,
@@ -417,7 +417,7 @@ def test_a_state_that_was_moved_is_told_and_goes_on() -> None:
     assert told(f"{asked} --state moved/{state} --json")["horizon"]["periods_left"] == 2
 
 
-def test_another_logs_output_is_in_the_way_before_anything_is_drawn() -> None:
+def test_output_of_another_log_is_refused_before_a_draw() -> None:
     """Also where the series of this log has begun without an output."""
     told(f"run 1.csv {ASKED} --output top.csv --up-to 2024-07-02")
     before = told(f"run all.csv {ASKED} --json --up-to 2024-07-02")["horizon"]
@@ -448,7 +448,7 @@ def test_a_number_without_a_unit_is_called_a_score() -> None:
 
 
 @pytest.mark.parametrize("suffix", spread([".csv", ".json"], 1))
-def test_the_same_call_gives_the_answer_that_its_output_holds(place: Path, suffix: str) -> None:
+def test_repeated_call_returns_the_answer_in_its_output(place: Path, suffix: str) -> None:
     """`start`, `close` and `run` with the output that answers them: the kept answer, and no event
     is read. Another question, a file that was edited or a stranger's is in the way, before anything
     is read; a table that is lost is made up for.
@@ -488,7 +488,7 @@ class _Closed:
     flush = isatty = fileno = write
 
 
-def test_an_answer_that_cannot_be_printed_lies_somewhere(
+def test_print_failure_names_where_the_answer_is_kept(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The error names its file; without one, the state, which prints it again for nothing."""
@@ -556,7 +556,7 @@ FAULTS: dict[str, Callable[[], str] | tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("fault", spread(list(FAULTS), 2))
-def test_nothing_is_paid_for_a_log_that_fails(fault: str) -> None:
+def test_invalid_log_causes_no_charge_or_state(fault: str) -> None:
     """Whatever is wrong with the log or its description: an error, no charge, no reservation, no
     state.
     """

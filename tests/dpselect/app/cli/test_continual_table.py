@@ -100,7 +100,7 @@ def judged(log: pd.DataFrame, told: Any, k: int) -> tuple[float, float]:
 
 
 @pytest.mark.usefixtures("place")
-def test_one_command_gives_groups_time_and_counts_of_some_rows() -> None:
+def test_single_command_releases_groups_over_time_with_counts() -> None:
     """Three countries, two weeks, the rows of plays: the hits of each are found, and at least so
     many users played them.
     """

@@ -111,7 +111,7 @@ def _section(path: str) -> str:
         ("continual run", "user item k epsilon delta domain time every ledger key state output"),
     ],
 )
-def test_help_shows_what_most_people_need_in_that_order(call: str, needed: str) -> None:
+def test_help_lists_the_most_used_options_first(call: str, needed: str) -> None:
     """About 20 options; the others stand in sections, at the end of which are the examples, with
     --help-all.
     """
@@ -238,7 +238,7 @@ def test_every_message_names_options_and_says_what_to_type(path: str) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("words", ["--domain nope", "--domain=nope", "--mechanism nope"])
-def test_what_was_typed_for_an_option_is_named_with_it(words: str) -> None:
+def test_error_names_the_option_before_its_value(words: str) -> None:
     """A file or a name that a message quotes stands behind its option, whichever way it was
     written.
     """

@@ -29,7 +29,7 @@ def test_every_mechanism_is_described(kind: str) -> None:
     assert MEMBERS[kind].__name__ in shown.stdout
 
 
-def test_what_is_said_is_true() -> None:
+def test_mechanism_description_matches_what_it_enforces() -> None:
     """Domain and relations are those that the mechanism itself enforces."""
     limited = describe(MEMBERS["limited_domain"])
     assert (limited["domain"], limited["relations"]) == ("unknown or public", ("add_remove",))

@@ -80,7 +80,7 @@ def test_a_file_that_is_there_stays(store: Path, tmp_path: Path, command: str) -
 
 
 @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-def test_what_sqlite_would_take_for_its_own_is_refused(store: Path, suffix: str) -> None:
+def test_output_named_like_an_sqlite_journal_is_refused(store: Path, suffix: str) -> None:
     """A file that is called like the ledger's journal could undo charges when the ledger is opened
     next.
     """
@@ -136,7 +136,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", ["", "x" * 5000, "a\0b", "none/x", "."])
-def test_names_that_are_none(tmp_path: Path, name: str) -> None:
+def test_invalid_file_names_are_refused(tmp_path: Path, name: str) -> None:
     """A name that is empty, too long, holds a null character or has no folder is one error, for
     reading and for writing.
     """
@@ -148,7 +148,7 @@ def test_names_that_are_none(tmp_path: Path, name: str) -> None:
         read_text(tmp_path / name, InvalidRequest)
 
 
-def test_a_device_has_no_end(tmp_path: Path) -> None:
+def test_devices_and_overlong_files_are_refused_as_text(tmp_path: Path) -> None:
     """What is no regular file, or is longer than is read, is refused; a byte order mark is no part
     of the text.
     """

@@ -123,7 +123,7 @@ def test_labels_as_arrays() -> None:
 
 
 @pytest.mark.usefixtures("votes")
-def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier() -> None:
+def test_add_remove_records_require_a_split_by_identifier() -> None:
     """Under add_remove the command demands --split identifier before it charges, and then pays the
     price of a changed ballot.
     """
@@ -249,7 +249,7 @@ def test_a_job_that_cannot_work_is_refused_before_it_is_charged(flags: str) -> N
 
 
 @pytest.mark.usefixtures("votes")
-def test_a_job_that_runs_out_of_budget_says_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_that_exhausts_the_budget_reports_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody else spends the budget meanwhile: what is charged and written is told, and that
     nothing else is.
     """

@@ -39,7 +39,7 @@ def ran(*line: object) -> tuple[int, str, str]:
     return Forked(_CALL, *words(*line)).finish()
 
 
-def test_an_error() -> None:
+def test_error_leaves_stdout_empty_and_one_stderr_line() -> None:
     """An error leaves stdout empty, one line on stderr and a status that is not 0; with --debug
     there is a traceback.
     """
@@ -52,7 +52,7 @@ def test_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_added_at_the_end() -> None:
+def test_duckdb_adds_nothing_to_stderr_at_exit() -> None:
     """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is
     an error's.
     """
@@ -67,7 +67,9 @@ def test_nothing_is_added_at_the_end() -> None:
     ("arguments", "unbuffered", "status"),
     [("--version", "", INTERNAL), ("plan --help", "1", INTERNAL), ("mechanisms", "", FAILED)],
 )
-def test_an_output_that_takes_nothing(arguments: str, unbuffered: str, status: int) -> None:
+def test_full_standard_output_gives_one_error_line(
+    arguments: str, unbuffered: str, status: int
+) -> None:
     """Where standard output takes nothing, one line says why, in the system's words, and nothing
     more at the end. A command that writes by itself has failed; typer's own pages are not guarded.
     """
@@ -169,7 +171,7 @@ def test_a_terminal_without_colors_gets_none(command: Path, more: dict[str, str]
     assert not re.search(r"\x1b\[[\d;]*3[0-7]", out)
 
 
-def test_an_interrupt(log: Path) -> None:
+def test_interrupt_exits_with_status_130_and_one_line(log: Path) -> None:
     """Ctrl-C while the log is read ends with status 130 and one line, without a traceback."""
     asked = words("topk", log, "--user person --item shop --k 1 --epsilon 1 --delta 0.1")
     process = Forked(_SLOW, *asked)

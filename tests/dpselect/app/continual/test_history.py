@@ -54,7 +54,7 @@ def released(history: dps.continual.History, seed: int = 0, **counts: float) -> 
 
 
 @pytest.mark.parametrize("noise", spread(["laplace", "gaussian"], 1))
-def test_what_was_shown_stays(noise: str) -> None:
+def test_released_item_stays_in_later_releases(noise: str) -> None:
     """A known item is shown at a count of 1 and at none, with its noisy score; an unknown one still
     needs a threshold.
     """
@@ -149,7 +149,7 @@ OTHERS = [dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in
     ],
     ids=str,
 )
-def test_what_a_history_is_not_made_of_and_does_not_draw_from(
+def test_history_refuses_unsuitable_mechanisms_and_scores(
     made: dict[str, Any], drawn: Any, words: str
 ) -> None:
     """A mechanism without values of every item, and numbers that do not go with it, are refused;
@@ -164,7 +164,9 @@ def test_what_a_history_is_not_made_of_and_does_not_draw_from(
         dps.continual.History(**settings).select(scores)
 
 
-def test_a_draw_that_fails_closes_it(session: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_draw_closes_the_history(
+    session: dps.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was drawn then may have been kept somewhere: nothing is drawn on it again, and nothing
     is charged for trying.
     """
@@ -200,7 +202,7 @@ def test_each_release_is_charged_before_it_is_drawn(session: dps.Session, tmp_pa
         history.release(session, counted(zoo=9000), key="wednesday")
 
 
-def test_it_belongs_to_one_process() -> None:
+def test_history_cannot_be_copied_or_forked() -> None:
     """A copy would test the same noise twice."""
     history = of()
     released(history, zoo=40)

@@ -280,9 +280,7 @@ def test_several_columns_are_one_user_in_every_period(start: Any) -> None:
 
 
 @pytest.mark.parametrize("source", spread(["file", "files", "table", "split by time"], 2))
-def test_a_column_of_nothing_has_no_say_in_how_labels_are_written(
-    start: Any, tmp_path: Path, source: str
-) -> None:
+def test_null_column_does_not_decide_label_types(start: Any, tmp_path: Path, source: str) -> None:
     """Whoever wrote it may have taken its type from the rows: a period of nobody must not turn
     numbers into text, which one user's number would have kept. Nor does it leave open who is one
     user. (Objects of pandas are text with numbers, too.)
@@ -348,7 +346,7 @@ def test_a_closed_period_does_not_tell_whether_its_events_have_changed(
     assert users_of(made.close(2, late, **COLUMNS)) == pytest.approx(600, abs=100)
 
 
-def test_what_another_process_closes_meanwhile_is_answered(
+def test_period_closed_by_another_process_returns_its_answer(
     start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the events of a period are read somebody else may close it: their answer is the
@@ -434,7 +432,9 @@ def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> 
     assert ledger.total("films").spent == spent
 
 
-def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+def test_invalid_horizon_arguments_are_refused_without_a_charge(
+    start: Any, ledger: acc.Ledger, tmp_path: Path
+) -> None:
     """Other mechanisms, datasets with a budget for each period of which none is named, or several,
     files that are no state; nothing is charged.
     """
@@ -518,7 +518,7 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, mom
         dps.continual.open(session, **opens, state=tmp_path / "copy 2")
 
 
-def test_of_two_copies_the_first_decides(
+def test_first_copy_of_a_state_decides_the_release(
     start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A period that was stored in a copy and never got onto the ledger is not released once the
@@ -633,7 +633,9 @@ made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i
         ),
     ],
 )
-def test_kills(start: Any, tmp_path: Path, where: str) -> None:
+def test_killed_horizon_release_is_completed_by_the_next_run(
+    start: Any, tmp_path: Path, where: str
+) -> None:
     """Killed outright at any step: the next run gives the stored answer, or the first one that
     anybody sees.
     """
@@ -735,7 +737,7 @@ def test_a_state_that_cannot_be_made_costs_nothing(
     assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith((".", "no"))) == []
 
 
-def test_of_two_calls_that_start_a_horizon_at_once_the_second_goes_on_with_it(
+def test_concurrent_start_tells_the_second_call_to_retry(
     start: Any, ledger: acc.Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that finds a state which was not there before is told to call again: that opens it,
@@ -831,7 +833,7 @@ CAUSES: list[tuple[Exception, type[BaseException], str]] = [
 @pytest.mark.parametrize(
     ("raised", "kind", "words"), CAUSES, ids=[str(one[0])[:60] for one in CAUSES]
 )
-def test_errors_of_the_engine_are_told_by_their_cause(
+def test_engine_errors_are_classified_by_their_cause(
     start: Any, tmp_path: Path, raised: Exception, kind: type[BaseException], words: str
 ) -> None:
     """Not by their class: a full disk is no damage, and Ctrl-C neither; also while a state is made,

@@ -132,7 +132,7 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
 @pytest.mark.parametrize(
     ("count", "eve"), spread(list(zip(("period", "running", "window"), EVE, strict=True)), 1)
 )
-def test_no_method_of_a_horizon_tells_of_one_user(
+def test_horizon_methods_do_not_reveal_one_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Any, eve: tuple[tuple[int, str], ...]
 ) -> None:
     """With eve and without, whatever is asked when: the same kind of answer, the same error, and
@@ -205,7 +205,7 @@ DRAWS = {"select", "release"}  # each of the two draws every release of a run
 
 @pytest.mark.parametrize("draws", sorted(DRAWS))
 @pytest.mark.parametrize("eve", EVE, ids=str)
-def test_no_method_of_a_history_tells_of_one_user(
+def test_history_methods_do_not_reveal_one_user(
     tmp_path: Path, draws: str, eve: tuple[tuple[int, str], ...]
 ) -> None:
     """The same of releases that share what they have shown."""

@@ -103,7 +103,9 @@ def test_sums_are_released() -> None:
 @pytest.mark.fast(6)
 @pytest.mark.parametrize("value", [SECRET, "nan", "inf", "-Infinity", "1,5", "true"])
 @pytest.mark.parametrize("form", ["csv", "json", "polars"])
-def test_what_is_no_amount_is_refused(value: str, form: str, tmp_path: Path) -> None:
+def test_non_finite_values_are_refused_without_the_row(
+    value: str, form: str, tmp_path: Path
+) -> None:
     """NaN, infinities and text: one error that shows the rule and not the row."""
     rows = [("1", "a", "1"), (SECRET, SECRET, value)]
     source = getattr(Sources(tmp_path, [*"uiv"]), form)(rows)

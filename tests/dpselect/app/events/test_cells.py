@@ -54,7 +54,7 @@ def test_cells_are_counted_as_a_dictionary_counts_them() -> None:
     assert counted(found, 0) == weights
 
 
-def test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike() -> None:
+def test_cell_labels_match_python_and_are_unique() -> None:
     """A group's length counts characters, as Python does: read in the engine, written by `cell`,
     taken apart again.
     """
@@ -92,7 +92,7 @@ def test_a_bound_holds_over_all_groups_together() -> None:
     assert all(whole[name] - rest.get(name, 0) in (0, 1) for name in whole)
 
 
-def test_listed_groups_alone_take_a_place() -> None:
+def test_only_listed_groups_count_toward_the_bound() -> None:
     """What is in no listed group is looked at no more than what is in no log."""
     table = log()
     listed = events.read(table, **CELLS, groups=[1, 3, 9], max_items_per_user=2, salt="s", clip=1.0)

@@ -168,7 +168,7 @@ def test_temporary_folder_with_pattern_characters(
 
 
 @pytest.mark.parametrize("kind", ["int64", "int32", "uint64", "string"])
-def test_a_pandas_table_that_was_turned_round(kind: str) -> None:
+def test_reversed_pandas_table_is_read_correctly(kind: str) -> None:
     """Its columns lie backwards in memory; each is read as what it is."""
     table = pd.DataFrame({"u": np.arange(9), "i": np.arange(9) // 4}).astype({"i": kind})
     found = events.read(table[::-1], user="u", item="i")

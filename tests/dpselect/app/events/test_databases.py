@@ -107,7 +107,7 @@ def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.M
     assert sum("visits 2024" in sql for sql in executed) == 1
 
 
-def test_what_keeps_a_duckdb_file_from_being_read_is_said(tmp_path: Path) -> None:
+def test_duckdb_read_errors_name_their_cause(tmp_path: Path) -> None:
     """Another process that has it open, a table that is not there, and damage: each by its name,
     and none of them as another.
     """

@@ -155,7 +155,7 @@ def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(
     assert fit([seen[one] for one in law], list(law.values())) > 1e-8
 
 
-def test_values_and_second_looks_follow_the_items(both: Any) -> None:
+def test_released_values_match_their_labels_in_both_passes(both: Any) -> None:
     """Noisy values lie near the counts of the labels next to them, and a discovered domain is
     looked at anew.
     """
@@ -188,7 +188,7 @@ def test_values_and_second_looks_follow_the_items(both: Any) -> None:
         assert found == tuple(looks[0][:-4:-1] if selection is best else top)
 
 
-def test_what_is_refused_is_refused_before_a_draw() -> None:
+def test_engine_counts_refuse_unsuitable_mechanisms_before_a_draw() -> None:
     """Mechanisms that look at all scores, domains that do not fit, rounds, and reports of a number
     that is private.
     """
@@ -230,7 +230,7 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
             hold(SMALL, user="u", item="i", **more)
 
 
-def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
+def test_held_counts_refuse_mechanisms_that_need_all_scores() -> None:
     """Candidates found by their counts have lost their order and their group, by which such a
     mechanism would draw.
     """

@@ -86,9 +86,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("asked", ["run", "columns"])
-def test_a_query_gets_its_own_rows_whatever_runs_between_it_and_its_fetch(
-    asked: str, tmp_path: Path
-) -> None:
+def test_concurrent_queries_each_get_their_own_rows(asked: str, tmp_path: Path) -> None:
     """One connection has one result: a second thread's query would put its rows into the
     first's.
     """
@@ -171,7 +169,7 @@ def test_a_draw_that_fails_after_the_engine_was_asked_closes_the_counts(
         mechanism.select(held.scores())
 
 
-def test_a_second_look_may_ask_the_counts_that_it_was_found_in(held: HeldCounts) -> None:
+def test_second_pass_may_query_the_same_held_counts(held: HeldCounts) -> None:
     """It is the caller's code, and runs between turns."""
     twice = dps.DiscoverThenSelect(
         discovery=SPARSE, selection=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), candidates=3

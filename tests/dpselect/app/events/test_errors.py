@@ -99,7 +99,9 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.log", GOOD, r"\.csv, .*\.tsv"),
     ],
 )
-def test_bad_files(tmp_path: Path, name: str, data: str | bytes, words: str) -> None:
+def test_damaged_files_are_refused(
+    tmp_path: Path, name: str, data: str | bytes, words: str
+) -> None:
     """A file that is missing something, damaged or malformed is refused whole."""
     refused(written(tmp_path, name, data), words)
 
@@ -125,12 +127,14 @@ def test_bad_files(tmp_path: Path, name: str, data: str | bytes, words: str) -> 
         ({"memory_limit": "1KiB"}, "did not fit"),
     ],
 )
-def test_bad_options(tmp_path: Path, options: dict[str, Any], words: str) -> None:
+def test_options_outside_their_domain_are_refused(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
     """An option outside its domain is named with its value and its rule."""
     refused(written(tmp_path, "log.csv", GOOD), words, **options)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_missing_or_unsuitable_log_paths_are_refused(tmp_path: Path) -> None:
     """A missing file, a folder without logs, a device, a pattern of nothing and an address are each
     known from a log.
     """
@@ -161,7 +165,7 @@ def test_names_cannot_smuggle_sql(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values", [[1.5], [True], [[[1]]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])]
 )
-def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
+def test_unsupported_label_types_are_refused(tmp_path: Path, values: Any) -> None:
     """Fractions, booleans, nested values, bytes and times are refused as users and as items, in
     files and in tables.
     """
@@ -196,7 +200,7 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
         (None, "NoneType"),
     ],
 )
-def test_bad_tables(table: object, words: str) -> None:
+def test_unsuitable_tables_are_refused(table: object, words: str) -> None:
     """A table without the columns, with unfit ones, or of an unknown make is refused; and so is
     what is said about files.
     """
@@ -242,7 +246,7 @@ def test_names_are_exact(tmp_path: Path, name: str) -> None:
         assert events.read(source, user="who", item=name).labels == (row[name],)
 
 
-def test_columns_that_share_a_name_or_lie_within_another(tmp_path: Path) -> None:
+def test_duplicate_and_nested_columns_are_not_matched(tmp_path: Path) -> None:
     """Two columns of one name are ambiguous, whatever the engine calls the second; fields inside of
     a nested column are none.
     """
@@ -260,7 +264,7 @@ def test_columns_that_share_a_name_or_lie_within_another(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_many_columns(tmp_path: Path) -> None:
+def test_parquet_file_with_thousands_of_columns_is_read(tmp_path: Path) -> None:
     """A Parquet file with thousands of columns is read without describing them all; with equal
     names it is refused.
     """
@@ -290,7 +294,7 @@ class OtherSource:
         return CSV.rows(engine, SourceRequest(path, given.columns, given.options))
 
 
-def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(
+def test_added_source_is_read_and_its_errors_hide_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that

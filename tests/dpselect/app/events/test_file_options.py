@@ -184,7 +184,7 @@ def test_a_list_is_one_event_per_element(within: bool, tmp_path: Path) -> None:
         assert (found.report.rows, found.report.rows_without_item) == (8, 2)
 
 
-def test_what_is_within_a_field_is_named_exactly(tmp_path: Path) -> None:
+def test_split_and_nested_fields_are_matched_exactly(tmp_path: Path) -> None:
     """Pieces of text are events, a field that a type lacks is refused, and a column of that very
     name comes first.
     """
@@ -215,7 +215,7 @@ def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("dtype", ["object", "category", "str", "Int64"])
-def test_no_row_changes_what_the_labels_of_a_declared_type_are(dtype: str) -> None:
+def test_rows_do_not_change_declared_label_types(dtype: str) -> None:
     """Objects and categories of integers are text, like text itself, and Int64 is integers, with
     any row more or refused.
     """
@@ -351,7 +351,7 @@ def test_times_of_a_stated_format(form: str, times: list[str], tmp_path: Path) -
         assert (fits in str(caught.value)) == (not more)
 
 
-def test_time_formats_that_are_none() -> None:
+def test_invalid_time_formats_are_refused() -> None:
     """A format names a day; it is about text, and about the column of times."""
     typed = pd.DataFrame({"user_id": ["u"], "item_id": ["x"], "t": pd.to_datetime(["2026-07-04"])})
     window: dict[str, Any] = {"time": "t", "since": "2026-07-01"}

@@ -94,7 +94,7 @@ def test_cells_are_those_of_the_definition(most: int, limit: int | None, buckets
     )
 
 
-def test_listed_groups_are_all_there_and_others_take_no_place(tmp_path: Path) -> None:
+def test_listed_groups_have_scores_and_others_are_ignored(tmp_path: Path) -> None:
     """A list of groups, of a sequence or a file, in its order; of public items every group has a
     score for each.
     """
@@ -192,7 +192,7 @@ def contributions(
     ("most", "limit"),
     [(2, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 1), (1, None)))],
 )
-def test_one_user_changes_what_is_declared_in_each_of_so_many_groups(
+def test_added_user_stays_within_declared_group_sensitivity(
     relation: Any, most: int, limit: int | None
 ) -> None:
     """All 511 histories over 3 groups and 3 items, and all pairs of them: no user, or two, change

@@ -107,7 +107,7 @@ def test_labels_that_look_like_a_missing_value_are_named(label: str) -> None:
         assert checked([("a", label), ("c", "x")], **{said: label}).nulls == []
 
 
-def test_a_catalog_is_held_against_the_log() -> None:
+def test_check_counts_catalog_items_in_the_log() -> None:
     """How many of its items occur, and how many would if they were written otherwise."""
     rows = [("a", "007"), ("b", "Zoo"), ("c", "9.0"), ("d", "pier"), ("e", "pier"), ("f", "008")]
     found = checked(rows, ["7", "8", "zoo", "9", "pier", "moon"]).catalog
@@ -147,7 +147,9 @@ EARLY, LATE = "2024-01-01", "2030-01-01"
         ),
     ],
 )
-def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], words: str) -> None:
+def test_check_warns_about_suspicious_logs(
+    rows: list[Any], options: dict[str, Any], words: str
+) -> None:
     """Lists in one field, ids of events as users, windows or conditions that leave most out, named
     alone, users who have nearly all, ids that lost their digits.
     """
@@ -163,7 +165,7 @@ def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], word
         ("v", {"value": "v", "value_clip": 1.0, "null": "soon", "where": "i = x"}, "number"),
     ],
 )
-def test_what_a_release_refuses_is_shown(
+def test_check_shows_the_value_a_release_would_hide(
     column: str, options: dict[str, Any], rule: str, tmp_path: Path
 ) -> None:
     """The check says which value and where, of the file as it is; a release does not: its refusal
@@ -193,7 +195,7 @@ def test_what_a_release_refuses_is_shown(
         ("log.jsonl", '{"a": 1}\n'),
     ],
 )
-def test_a_log_of_nothing_is_said_to_be_one(name: str, text: str, tmp_path: Path) -> None:
+def test_check_warns_about_a_log_without_events(name: str, text: str, tmp_path: Path) -> None:
     """What a release does not refuse, since it would tell: no row has both a user and an item."""
     (tmp_path / name).write_text(text)
     found = check(tmp_path / name, Reading(**COLUMNS), ["x"])

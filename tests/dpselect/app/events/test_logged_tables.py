@@ -104,7 +104,7 @@ def test_files_of_a_ducklake_are_known_by_their_names(tmp_path: Path) -> None:
         refused(source, "is a DuckLake table")
 
 
-def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:
+def test_folder_resembling_a_logged_table_is_read(tmp_path: Path) -> None:
     """Other folders of these names, and a log in a folder beside."""
     for name in (
         "metadata/readme.json",

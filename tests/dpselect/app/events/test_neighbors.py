@@ -307,7 +307,7 @@ def test_a_period_is_its_window(seed: int, tmp_path: Path) -> None:
     _check_periods(seed, tmp_path)
 
 
-def test_fresh_logs(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_random_logs_keep_the_neighboring_laws(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     """The same for as long as --explore-for says, from seeds that no run had."""
     minutes = pytestconfig.getoption("explore_for")
     if minutes is None:
@@ -339,7 +339,7 @@ def test_a_first_event_does_not_tell_the_delimiter(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nested", [lambda number: [number], lambda number: {"id": number}])
-def test_digits_within_python_objects_are_those_of_each_alone(nested: Any) -> None:
+def test_nested_number_labels_do_not_depend_on_other_rows(nested: Any) -> None:
     """A decimal of two digits, or a wide integer, in another user's list leaves all other labels as
     they are written.
     """

@@ -107,7 +107,7 @@ MET = [
 
 
 @pytest.mark.parametrize(("kind", "look"), spread(MET, 10))
-def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None:
+def test_empty_log_is_read_like_any_other_log(kind: str, look: str, tmp_path: Path) -> None:
     """Through every source and to the release; of items nobody's but those of whoever is meant are
     there. Nobody and one user are in every log, the others in turn, so that each of them meets each
     source and each look. A header and no event, an empty Parquet or frame is a log like any other.
@@ -128,7 +128,7 @@ def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None
     assert len({str(outcome) for outcome in outcomes.values()}) == 1, outcomes
 
 
-def test_files_of_nothing(tmp_path: Path) -> None:
+def test_empty_files_are_read_as_empty_logs(tmp_path: Path) -> None:
     """No bytes of JSON lines, or of delimited text without a header, are a log of nothing; with a
     header there has to be one.
     """
@@ -149,7 +149,7 @@ ROLES = ["user", "item", "group", "value", "time", "where"]
 @pytest.mark.parametrize(
     ("role", "rows"), [*((role, 3) for role in ROLES), ("item", 0), ("time", 0)]
 )
-def test_the_type_of_nothing_is_no_type(role: str, rows: int, tmp_path: Path) -> None:
+def test_null_column_suits_any_role(role: str, rows: int, tmp_path: Path) -> None:
     """A column of nulls is one for any role, whatever type pandas, Arrow or a program took from its
     rows.
     """
@@ -287,7 +287,7 @@ def test_a_public_list_is_of_any_type() -> None:
 
 
 @pytest.mark.parametrize("who", WHO)
-def test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there(who: str) -> None:
+def test_unsuitable_group_mechanism_is_refused_for_any_log(who: str) -> None:
     """What a group's scores are is public; whether there is a group that has some is not."""
     frame = pd.DataFrame([*OTHERS, *WHO[who]], columns=NAMES).astype("string")
     scores = events.read(
@@ -348,7 +348,7 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "said", "words"), FAULTS)
-def test_what_is_public_is_refused_without_a_row(
+def test_public_errors_do_not_depend_on_rows(
     kind: str, said: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     """In the words of a release, and for whoever is in the log."""
@@ -364,7 +364,7 @@ def test_what_is_public_is_refused_without_a_row(
 
 
 @pytest.mark.parametrize("role", ["user", "item", "group", "time"])
-def test_fractions_that_are_all_missing_are_nothing(role: str, tmp_path: Path) -> None:
+def test_all_null_fraction_column_is_read_as_missing(role: str, tmp_path: Path) -> None:
     """A writer that takes the type of a column from its rows takes nulls for fractions; one
     fraction refuses the whole column, whatever is selected, and a dry run looks at neither.
     """
@@ -421,7 +421,7 @@ def test_types_are_held_against_roles_without_a_row(
         (lambda whole: whole + b"x", 1_000),
     ],
 )
-def test_what_lies_below_a_header_decides_no_dry_run(
+def test_dry_run_ignores_damage_below_the_header(
     tmp_path: Path, damage: Callable[[bytes], bytes], rows: int
 ) -> None:
     """A packed file that is damaged below its header has its columns, whatever its length; a

@@ -87,7 +87,9 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
         left.check(dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6))
 
 
-def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_close_at_block_end_or_failed_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of the block, and a count that fails; a question that is wrong does not. No file
     stays behind.
     """

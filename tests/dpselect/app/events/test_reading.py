@@ -36,7 +36,7 @@ def test_lists_of_a_reading_become_tuples() -> None:
     assert Reading(**asked) != Reading(**asked | {"within": ["a", "b"]})
 
 
-def test_what_is_looked_at_is_not_in_the_repr() -> None:
+def test_reading_repr_omits_the_listed_labels() -> None:
     """A list of a million labels is not a line of a log."""
     assert "zoo" not in repr(Reading(user="u", item="i", within=["zoo"]))
 
@@ -93,7 +93,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "words"), REFUSED)
-def test_what_is_wrong_is_named(options: dict[str, Any], words: str) -> None:
+def test_invalid_reading_option_names_field_and_rule(options: dict[str, Any], words: str) -> None:
     """One EventLogError with the field, its value and the rule: not a raw one, nor one that blames
     the log.
     """

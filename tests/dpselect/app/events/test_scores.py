@@ -142,7 +142,7 @@ HOLDERS: dict[str, Callable[[pa.Table], Any]] = {
 
 
 @pytest.mark.parametrize("kind", HOLDERS)
-def test_nothing_private_is_shown_or_written(kind: str) -> None:
+def test_private_objects_hide_data_in_repr_and_pickle(kind: str) -> None:
     """Neither repr nor str of what holds private data depends on the data, and none of it is
     pickled.
     """

@@ -77,7 +77,7 @@ def _users(counts: Any, names: list[str]) -> list[int]:
     return [int(found.get(name, 0)) for name in names]  # nobody may keep an item
 
 
-def test_what_has_no_second_round_is_refused() -> None:
+def test_unsupported_second_rounds_are_refused() -> None:
     """Items of groups; sums, of which a user may add 0; and a clip that leaves nothing of very many
     items: before any draw.
     """

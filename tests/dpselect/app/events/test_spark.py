@@ -285,7 +285,7 @@ def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any
                 assert len(set(both[1]._labels([(0, 0), (0, 1)], values, source))) == 2
 
 
-def test_nothing_stays_on_the_cluster(session: Any) -> None:
+def test_spark_reading_leaves_no_views_or_rows(session: Any) -> None:
     """Neither views in the catalog nor rows on the executors, when held counts, pairs and
     readings have ended.
     """
@@ -318,7 +318,7 @@ def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> No
             )
 
 
-def test_items_of_a_second_round_are_weighed_as_here(session: Any) -> None:
+def test_spark_second_round_weights_match_the_embedded_engine(session: Any) -> None:
     """Every user's items among those that passed, bounded or not, get the weights that the embedded
     engine gives them.
     """
@@ -340,7 +340,7 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any) -> None:
 @pytest.mark.parametrize(
     "stated", [{"normalize": ("nfc",)}, {"missing": "2024", "time": "when", "since": "2024-01-01"}]
 )
-def test_what_is_not_read_there_is_refused(
+def test_label_options_are_refused_for_spark_tables(
     integers: tuple[Any, Any], stated: dict[str, Any]
 ) -> None:
     """An option about labels that a cluster would leave out, or read otherwise, is refused by
@@ -362,7 +362,7 @@ _WORDS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("words", _WORDS)
-def test_nobody_is_read_as_anybody(session: Any, words: dict[str, Any]) -> None:
+def test_empty_log_is_read_like_any_other_log(session: Any, words: dict[str, Any]) -> None:
     """Whatever is selected, and in a column of no type: nothing is refused that one user's rows
     would change.
     """
@@ -476,7 +476,7 @@ def test_a_row_of_other_fields_refuses_whatever_the_condition(session: Any, tmp_
                 assert (counts.labels, counts.counts.tolist()) == (("x",), [2])
 
 
-def test_types(session: Any) -> None:
+def test_spark_column_types_are_checked_by_name(session: Any) -> None:
     """Columns are found by their exact names, integers of any width are integers, and others are
     refused by name alone.
     """

@@ -149,7 +149,7 @@ def test_a_refusal_does_not_depend_on_the_window(
     "time",
     [SECRET, "2024-13-01", "20240101", "2024-01-01 10:00 Europe/Berlin", "1704067200", "infinity"],
 )
-def test_what_is_no_time_is_refused(time: str) -> None:
+def test_invalid_times_are_refused_without_the_row(time: str) -> None:
     """A zone by name, digits, or anything else: one error that shows the rule and not the row."""
     with pytest.raises(EventLogError, match=r"time='t' of .* is not a time") as caught:
         seen(frame(["2024-01-01", time]), since="2024-01-01")

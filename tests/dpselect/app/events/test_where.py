@@ -98,7 +98,7 @@ def log_of(server: str, columns: str, *rows: tuple[Any, ...]) -> None:
         link.cursor().executemany(f"INSERT INTO log VALUES ({values})", rows)
 
 
-def test_postgresql(postgres: str) -> None:
+def test_postgresql_log_conditions_compare_by_column_type(postgres: str) -> None:
     """A server's columns have their own types; a condition is compared here, and nothing of it
     reaches the server.
     """
@@ -126,7 +126,7 @@ HOSTILE = [
 @pytest.mark.fast(8)
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("kind", ["csv", "json", "pandas", "sqlite"])
-def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) -> None:
+def test_condition_text_is_never_executed(kind: str, value: str, tmp_path: Path) -> None:
     """A value is compared as it is written, whatever it says; a name is the name of a column, or
     refused, or of no field.
     """
@@ -175,7 +175,9 @@ def test_conditions_are_written_in_one_way() -> None:
         ([f"device != {n}" for n in range(9)], "at most 8"),
     ],
 )
-def test_what_is_refused(where: Any, words: str, tmp_path: Path) -> None:
+def test_invalid_conditions_are_refused_before_counting(
+    where: Any, words: str, tmp_path: Path
+) -> None:
     """Before anything is counted, in words that name the field; no value of the log is shown."""
     with pytest.raises(EventLogError, match=words) as caught:
         counted(source("csv", tmp_path), where)
@@ -224,7 +226,7 @@ ODD: list[Any] = [
 
 
 @pytest.mark.parametrize("text", ["odd = 7", "odd != x", "odd >= 7", "odd.a = 7"])
-def test_what_cannot_be_compared_satisfies_nothing(text: str, tmp_path: Path) -> None:
+def test_incomparable_values_never_match_a_condition(text: str, tmp_path: Path) -> None:
     """Whatever its type and whatever stands in the other rows: it refuses no log, and decides
     nothing about them.
     """
@@ -265,7 +267,7 @@ def test_a_name_with_an_empty_part_is_refused_without_a_row(name: str, tmp_path:
     assert len(told) == 2, told
 
 
-def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
+def test_malformed_rows_are_refused_despite_conditions(tmp_path: Path) -> None:
     """Conditions are the asker's: what they leave out is checked like the rest, or refusals would
     tell where it is.
     """
@@ -357,7 +359,7 @@ ADDED += [pd.Timedelta(days=1), np.longdouble(2), np.float16(2)]
 
 
 @pytest.mark.parametrize("kind", [*KINDS_OF_COLUMNS, *DECLARED])
-def test_what_one_user_holds_moves_no_other_count(kind: str) -> None:
+def test_users_value_changes_no_other_count(kind: str) -> None:
     """One user's value decides which type a column of pandas has, and none of the rows of others
     that satisfy a condition; nor does a type that was declared.
     """
@@ -394,7 +396,7 @@ OF_NUMBERS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_what_one_user_holds_gives_others_no_other_type(tmp_path: Path) -> None:
+def test_users_value_does_not_retype_other_rows(tmp_path: Path) -> None:
     """In a file of its own beside theirs, or in a table of objects: the same rows of the others
     satisfy a condition, also where a number stands for a missing one.
     """
@@ -458,7 +460,7 @@ NOTES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("note", NOTES)
-def test_which_fields_a_column_has_refuses_no_condition(note: str, tmp_path: Path) -> None:
+def test_missing_nested_field_matches_no_row(note: str, tmp_path: Path) -> None:
     """Rows decide it where a writer takes types from them: a field that is not there is one of
     nulls, in a dry run, too; and a type whose values compare with nothing satisfies nothing.
     """

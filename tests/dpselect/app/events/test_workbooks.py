@@ -79,7 +79,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_would_take_gigabytes_is_refused(
+def test_oversized_workbooks_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Here with limits of a few thousand bytes; of a public list as of a log."""

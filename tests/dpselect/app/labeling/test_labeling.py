@@ -123,7 +123,7 @@ def test_a_job_costs_each_round_once(
     assert payer.ledger.verify().ok
 
 
-def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> None:
+def test_labeling_job_charges_only_its_outcome_cost(tmp_path: Path, payer: dps.Session) -> None:
     """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed
     one settles what was open.
     """
@@ -245,7 +245,7 @@ def test_labels_that_are_lost_damaged_or_of_another_batch_are_refused(
     assert len(_run(folder, payer, resume=True).answers) == 23
 
 
-def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.Session) -> None:
+def test_job_folder_is_private_and_locked(tmp_path: Path, payer: dps.Session) -> None:
     """It and its files are for their owner only, whatever the umask; one that is held is refused to
     everybody else.
     """
@@ -262,7 +262,7 @@ def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.
         pass
 
 
-def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
+def test_labeling_job_must_fit_the_budget_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
     """The budget and the team's quota are held before the first batch; the error says how many
     rounds would fit.
     """
@@ -329,7 +329,7 @@ def tight(payer: dps.Session) -> dict[str, Any]:
     return {"payer": dps.Session(payer.ledger, "tight"), "mechanism": mechanism}
 
 
-def test_a_budget_that_pays_for_one_batch_alone_says_so(
+def test_refusal_suggests_one_batch_when_only_that_fits(
     tmp_path: Path, tight: dict[str, Any]
 ) -> None:
     """Noise fitted to a budget fits it as one plan. Batches, charged one after the other, cost
@@ -348,7 +348,7 @@ def test_a_budget_that_pays_for_one_batch_alone_says_so(
         _run(tmp_path / "other", **tight, key="other")
 
 
-def test_one_batch_is_no_remedy_where_a_quota_does_not_pay_for_it(
+def test_single_batch_remedy_is_omitted_if_quota_forbids_it(
     tmp_path: Path, tight: dict[str, Any]
 ) -> None:
     """The remedy holds for every account that pays, not for the first that does not."""

@@ -17,7 +17,7 @@ _ROUNDS, _BATCH = 6, 3
 
 
 @pytest.mark.slow
-def test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept(tmp_path: Path) -> None:
+def test_power_cut_leaves_no_uncharged_labels_on_disk(tmp_path: Path) -> None:
     """At every cut: labels of a batch only after its charge, its release only after its labels, the
     end only after all.
     """

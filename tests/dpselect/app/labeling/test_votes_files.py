@@ -156,7 +156,7 @@ def test_arrays_that_are_no_votes_are_refused(tmp_path: Path, members: dict[str,
         VotesFile.read(_packed(tmp_path / "bad.npz", **members))
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_damaged_vote_archives_are_refused_by_name(tmp_path: Path) -> None:
     """Missing, empty, of another format, a folder, cut short anywhere, or with a byte changed: an
     error that names the file.
     """
@@ -223,7 +223,7 @@ def test_classes_are_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_classes_that_are_none_and_exchanged_axes_are_refused(
+def test_invalid_vote_classes_and_swapped_axes_are_refused(
     tmp_path: Path, classes: Any, asked: dict[str, int], words: str
 ) -> None:
     """How many labels there are is public and stated, of classes alone; so is how many teachers
@@ -397,7 +397,7 @@ def test_votes_in_csv_are_those_of_the_matrix(tmp_path: Path) -> None:
         ("1,99999999999999999999\n1,2\n1\n", "holds integers and other text"),
     ],
 )
-def test_a_table_that_is_none_of_votes_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_malformed_vote_tables_are_refused(tmp_path: Path, text: str, words: str) -> None:
     """Rows of other lengths, cells that are no integers, counts that are missing: with no value."""
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(VotesFileError, match=words) as refused:
@@ -405,7 +405,7 @@ def test_a_table_that_is_none_of_votes_is_refused(tmp_path: Path, text: str, wor
     assert "1.5" not in str(refused.value)
 
 
-def test_one_vote_does_not_make_a_round_names(tmp_path: Path) -> None:
+def test_malformed_vote_does_not_make_a_header_row(tmp_path: Path) -> None:
     """A malformed vote in the first round refuses the table as one of another round does, and does
     not take the round of all teachers away.
     """

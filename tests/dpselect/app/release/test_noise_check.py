@@ -72,7 +72,7 @@ def test_the_bar_is_the_quantile_of_the_largest_draw(
     )
 
 
-def test_the_bar_of_a_horizon_is_that_of_the_period() -> None:
+def test_horizon_noise_threshold_depends_on_the_period() -> None:
     """Estimates of later periods have other noise."""
     horizon = dps.ContinualTopK(k=2, periods=4, scale=3.0, count="running", candidates=30)
     tail = -math.expm1(math.log(0.95) / 30)
@@ -95,7 +95,7 @@ def test_the_bar_of_counts_is_that_of_the_released_items() -> None:
     assert not explained_by_noise(counted, shown(1.01 * bar, 0.0), 30)
 
 
-def test_what_passed_is_no_noise_and_what_shows_no_score_tells_nothing() -> None:
+def test_items_from_an_unknown_domain_are_not_noise() -> None:
     """Nothing shown is always explained. An item of an unknown domain has passed a test; without a
     score nothing can be said.
     """
@@ -105,7 +105,7 @@ def test_what_passed_is_no_noise_and_what_shows_no_score_tells_nothing() -> None
     assert not explained_by_noise(PEELING, dps.Selection(indices=(0,), ordered=True), 40)
 
 
-def test_whatever_shows_values_says_with_which_noise() -> None:
+def test_mechanisms_with_values_declare_their_noise() -> None:
     """A mechanism that may release scores states their noise itself, or passes on what it delegates
     to does.
     """
@@ -144,7 +144,7 @@ def asked(log: Path, domain: Any, **changed: Any) -> dps.release.answer.Answer:
 
 
 @pytest.mark.fast(1)
-def test_a_catalog_that_does_not_match_is_said(visits: Path) -> None:
+def test_answer_warns_about_a_mismatched_catalog(visits: Path) -> None:
     """Where scores are released; one that matches is not spoken of, and without scores nothing is
     said.
     """
@@ -163,7 +163,7 @@ def test_a_catalog_that_does_not_match_is_said(visits: Path) -> None:
     assert not asked(visits, OTHERWISE).explained_by_noise
 
 
-def test_nothing_found_is_said(visits: Path) -> None:
+def test_empty_answer_is_marked_as_explained_by_noise(visits: Path) -> None:
     """Of items that are read off the log, one that was found is not explained by noise."""
     nobody = asked(visits, None, time="at", since="2030-01-01", time_unit="s")
     assert (nobody.items, nobody.explained_by_noise) == ((), True)
@@ -264,7 +264,7 @@ def test_python_goes_on_as_the_command_does() -> None:
 
 @pytest.mark.usefixtures("place")
 @pytest.mark.parametrize("listed", spread([False, True], 1))
-def test_a_horizon_says_so_of_every_period(*, listed: bool) -> None:
+def test_noise_status_is_reported_for_every_period(*, listed: bool) -> None:
     """A closed period has the status; so has a whole run, unless one of its periods found
     somebody.
     """

@@ -30,14 +30,14 @@ def seen(**asked: Any) -> Preview | None:
     return forecast_release(question, choose(question), compared=True)
 
 
-def test_nothing_is_said_of_data_that_nobody_described() -> None:
+def test_preview_is_empty_without_a_data_description() -> None:
     """Nor of sums, or where k items cannot come out of the described data."""
     assert seen() is None
     assert seen(users=1000, shape="last_year.csv") is None
 
 
 @pytest.mark.parametrize("more", [{}, {"items": 10**9}], ids=["default", "stated"])
-def test_a_forecast_is_of_so_many_items_that_a_release_can_wait_for_it(more: Any) -> None:
+def test_preview_profile_size_is_limited(more: Any) -> None:
     """And it says of how many; none is refused because of its forecast."""
     data = describe_data(TopKSpec(**ASKED, users=10**9, **more), None, None)
     assert data is not None
@@ -109,7 +109,7 @@ def test_a_row_that_noise_explains_is_marked() -> None:
 
 
 @pytest.mark.parametrize(("label", "told"), [("NULL", True), ("zoo", False)])
-def test_a_released_label_that_looks_missing_is_said(label: str, told: bool) -> None:
+def test_answer_warns_about_labels_resembling_missing_values(label: str, told: bool) -> None:
     """By its name; the note is a function of the released labels, and of no public list."""
     log = pd.DataFrame({"u": range(500), "i": [label] * 500})
     answer = dps.topk(log, **{**ASKED, "k": 1})

@@ -50,7 +50,9 @@ def test_the_risk_is_that_of_the_whole_price_under_its_relation() -> None:
         (acc.Budget(rho=0.1, delta=1e-5), [1e-5, 2e-5]),
     ],
 )
-def test_where_epsilon_is_stated(budget: acc.Budget, deltas: list[float]) -> None:
+def test_guarantee_is_stated_at_the_expected_deltas(
+    budget: acc.Budget, deltas: list[float]
+) -> None:
     """At the stated delta; at twice it where failure uses it up; at a customary one where none is
     stated.
 

@@ -110,7 +110,7 @@ def test_every_field_is_part_of_the_question_but_those_with_a_reason() -> None:
         assert _flat(asked(**fields)) != _flat(asked(**without)), name
 
 
-def test_what_is_unasked_changes_nothing() -> None:
+def test_unrelated_options_do_not_change_the_question() -> None:
     """Who pays, what the ledger notes, where it is kept and how much memory reads the log: the
     question is the same.
     """
@@ -184,7 +184,7 @@ def test_a_retry_of_another_question_is_refused_and_says_what_differs(
         assert len([entry for entry in ledger.entries("visits") if entry.action == "charge"]) == 1
 
 
-def test_a_stated_salt_is_asked_for_and_chance_is_not() -> None:
+def test_stated_salt_is_part_of_the_question() -> None:
     """What is kept under another salt is another answer; one that nobody states is drawn anew each
     time.
     """

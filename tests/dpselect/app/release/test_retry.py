@@ -255,7 +255,7 @@ def test_a_release_without_a_file_is_refused_again(
 # -- the ledger, after the charge ------------------------------------------------------------------
 
 
-def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(
+def test_ledger_outage_after_the_charge_loses_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A ledger that cannot be read for a while after the charge loses no answer, and the answer
@@ -281,7 +281,7 @@ def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(
     assert found.left in json.loads(Path("answer.json").read_text())["notes"]
 
 
-def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(
+def test_locked_ledger_at_claim_time_keeps_the_draft(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The error says that it is charged, from the receipt, and what to do; the retry gives the
@@ -305,7 +305,7 @@ def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(
     assert ask().kept == drawn
 
 
-def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_nothing(
+def test_error_after_the_charge_states_that_it_stays_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Once its file is back the retry gives the answer."""
@@ -354,7 +354,7 @@ def test_a_claim_without_its_file_is_refused() -> None:
     assert list(Path().glob("*.json*")) == []
 
 
-def test_a_draft_that_was_not_released_is_dropped_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losing_draft_is_deleted_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that draw under one charge: the ledger takes the first claim, and the other call gives
     that answer.
     """
@@ -376,7 +376,7 @@ def test_a_draft_that_was_not_released_is_dropped_unseen(monkeypatch: pytest.Mon
     assert actions() == RELEASED
 
 
-def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(
+def test_retry_returns_the_concurrent_answer_without_a_draw(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A retry reads the log while another one finishes: it draws nothing, and gives that answer."""
@@ -390,7 +390,7 @@ def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(
     assert actions() == RELEASED
 
 
-def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(
+def test_draft_claimed_by_a_retry_serves_both_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A retry that finds the draft of a call that is still at work claims and names it; that call
@@ -434,7 +434,7 @@ def test_an_answer_that_cannot_be_kept_is_seen_by_nobody(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("changed", ["spent", "selection"])
-def test_what_is_planted_beside_a_charge_is_not_believed(changed: str) -> None:
+def test_forged_draft_does_not_change_the_settled_cost(changed: str) -> None:
     """A draft settles what its answer used, whatever it says of that, and one that is no answer is
     left alone.
     """
@@ -510,7 +510,7 @@ def test_a_file_system_without_links_keeps_the_answer_too() -> None:
 # -- what is read after the charge -----------------------------------------------------------------
 
 
-def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(
+def test_failed_second_pass_stays_charged_and_can_be_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Counts of released items are read from the staged pairs after the charge: what fails there is
@@ -569,7 +569,7 @@ def test_a_series_that_is_stopped_loses_no_period(at: int, moment: str) -> None:
     assert [one.state for one in ask().releases] == ["recorded"] * 3
 
 
-def test_a_series_of_which_all_periods_are_charged_is_gone_on_with() -> None:
+def test_fully_charged_series_is_completed_by_the_next_run() -> None:
     """Stopped after its last charge: nothing is left to charge, a dry run says so much, and the
     next run draws that period.
     """
@@ -591,7 +591,7 @@ def test_a_series_of_which_all_periods_are_charged_is_gone_on_with() -> None:
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("at", [0, 1])
-def test_a_horizon_of_a_log_that_is_stopped_at_its_file_is_completed(at: int, moment: str) -> None:
+def test_interrupted_horizon_output_is_completed_by_a_retry(at: int, moment: str) -> None:
     """Between the answer as JSON and the table beside it too: the same call writes what is missing,
     then shows what is there.
     """
@@ -625,7 +625,7 @@ def test_an_empty_key_is_refused() -> None:
     assert entries() == []
 
 
-def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows() -> None:
+def test_unnamed_release_is_resumed_by_its_ledger_key() -> None:
     """It has a random key, which a kill tells nobody, but `ledger show` does; what is left is
     counted once.
     """

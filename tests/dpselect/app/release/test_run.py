@@ -162,7 +162,7 @@ def test_the_time_range_says_which_periods_pay() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", SURFACES.values(), ids=SURFACES)
-def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str, Any]) -> None:
+def test_dry_run_states_the_cost_without_a_charge(place: Path, asked: dict[str, Any]) -> None:
     """It states the curve that the run then charges, leaves no file and no entry, and draws
     nothing.
     """
@@ -347,7 +347,7 @@ def test_sums_are_not_weighed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn == [None]
 
 
-def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(
+def test_second_pass_uses_kept_items_or_a_new_clip(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A second round weighs the items that the bound kept under its salt, none of the others (H13);

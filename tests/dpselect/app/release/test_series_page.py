@@ -70,7 +70,7 @@ def test_names_are_escaped_and_all_numbers_are_there() -> None:
     assert "http" not in html.replace("http-equiv", "")
 
 
-def test_nothing_shown_is_an_empty_page() -> None:
+def test_empty_series_has_a_page_without_a_chart() -> None:
     """A series that shows nothing has a page with an empty table and no chart."""
     assert "0 rows" in page([], COLUMNS, periods=(), **ABOUT)
 
@@ -105,7 +105,7 @@ def test_the_page_begins_with_the_last_list_of_each_group() -> None:
         assert "90 to 60" in told
 
 
-def test_a_period_of_nothing_is_told() -> None:
+def test_empty_last_period_appears_on_the_page() -> None:
     """Without groups and without a row the last period's list says that nothing is shown, and that
     period has its place in the charts.
     """

@@ -51,7 +51,7 @@ def ledger(place: Path) -> Iterator[Ledger]:
         yield opened
 
 
-def test_a_charge_from_the_shell(ledger: Ledger) -> None:
+def test_shell_charges_curves_mechanisms_and_events(ledger: Ledger) -> None:
     """A dataset is declared once; curves, mechanisms and events are charged, from text or a file,
     once for a key, as they fit.
     """
@@ -176,7 +176,7 @@ def months(ledger: Ledger) -> None:
     ledger.create_dataset("months", budget, "add_remove", window="month")
 
 
-def test_show_as_data_has_what_is_left_in_every_unit(ledger: Ledger) -> None:
+def test_show_json_reports_the_remaining_budget_in_every_unit(ledger: Ledger) -> None:
     """The three figures, the odometer's epsilon and the Gaussian release that still fits, as the
     ledger says them.
     """
@@ -207,7 +207,7 @@ def test_show_as_data_has_what_is_left_in_every_unit(ledger: Ledger) -> None:
     ],
     ids=["gaussian", "an order", "one release", "a workload"],
 )
-def test_init_says_what_charges_are_added_up_in(option: str, more: Any, words: str) -> None:
+def test_init_option_sets_the_unit_of_composition(option: str, more: Any, words: str) -> None:
     """As `Budget` does, of one unit only: and every verb speaks of it."""
     asked: Any = {"epsilon": 1.0, "delta": 1e-6}
     workload = acc.Budget.for_workload(**asked, curve=acc.GaussianDP(mu=0.05))
@@ -241,7 +241,7 @@ def test_init_takes_a_unit_of_a_mechanism() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_elsewhere_convicts_a_ledger(
+def test_kept_heads_and_exports_expose_a_changed_ledger(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Heads and exports, signed or not: verify, import and the page say who signed, and what is
@@ -294,7 +294,7 @@ def test_what_is_kept_elsewhere_convicts_a_ledger(
 
 
 @pytest.mark.usefixtures("ledger")
-def test_how_many_more() -> None:
+def test_affordable_command_reports_remaining_releases() -> None:
     """The count of a curve, what runs out first and what to change, in words and as data."""
     told("init --dataset log --epsilon 1 --delta 1e-6")
     curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=8e-8)

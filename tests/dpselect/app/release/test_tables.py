@@ -119,7 +119,7 @@ UNCOVERED: list[dict[str, Any]] = [
         ({"k": "many"}, "k='many' must be an integer or 'all'"),
     ],
 )
-def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words: str) -> None:
+def test_release_outside_one_norm_needs_a_group_bound(other: dict[str, Any], words: str) -> None:
     """It says so before anything is read; with a bound it is released, group by group."""
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk("no such log", **{**ASKED, **other})

@@ -57,7 +57,7 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
 
 
 @pytest.mark.parametrize("delta", [None, 1e-6])
-def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(
+def test_refusal_for_a_pure_budget_names_a_working_remedy(
     tmp_path: Path, delta: float | None
 ) -> None:
     """A refusal names what the dataset can pay for, whatever delta the call states; the remedy that
@@ -82,7 +82,7 @@ def test_a_dataset_without_a_delta_is_not_remedied_by_a_stated_one(
         assert [entry.action for entry in ledger.entries("pure")] == ["charge", "release"]
 
 
-def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:
+def test_remaining_releases_count_the_scarcer_budget_part(tmp_path: Path) -> None:
     """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is
     read; each is on record.
     """
@@ -142,7 +142,9 @@ BOUNDLESS = "without max_items_per_user= all are"
         ),
     ],
 )
-def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_invalid_topk_keywords_are_refused(
+    changed: dict[str, Any], error: type[Exception], words: str
+) -> None:
     """Every keyword is read or refused: what is not known raises, a contribution bound too."""
     with pytest.raises(error, match=words):
         dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})

@@ -109,7 +109,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert read(tmp_path / "file.toml") == FULL
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_unreadable_configuration_files_are_refused(tmp_path: Path) -> None:
     """A folder, an absent file and bytes that are no text are refused; so is writing where there is
     no folder.
     """
@@ -122,7 +122,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "x" * 5000 + ".csv", "x" * 5000])
-def test_names_that_are_no_files(tmp_path: Path, name: str) -> None:
+def test_unusable_file_names_are_refused_in_one_line(tmp_path: Path, name: str) -> None:
     """A device without end and names that are too long, of a shape or a catalog, are refused in
     one line.
     """
@@ -138,7 +138,7 @@ def test_names_that_are_no_files(tmp_path: Path, name: str) -> None:
         assert (done.stderr.startswith("error: "), "internal" in done.stderr) == (True, False)
 
 
-def test_a_refusal_of_what_stands_in_the_file_names_the_file(tmp_path: Path) -> None:
+def test_refused_setting_from_a_file_names_the_file(tmp_path: Path) -> None:
     """An option that nobody typed is said to be the file's, and one that was typed is not."""
     log, file = tmp_path / "log.csv", tmp_path / "f.toml"
     log.write_text("u,i\n1,a\n")

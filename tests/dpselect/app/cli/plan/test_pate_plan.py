@@ -16,7 +16,7 @@ KINDS = {"gnmax", "confident", "binary", "tau", "top", "stable"}
 
 
 @pytest.mark.slow
-def test_what_is_recommended_is_the_best_of_all_families() -> None:
+def test_pate_plan_recommends_the_best_mechanism_family() -> None:
     """And its noise spends the budget; the text says what the noise does, the risk and the command
     that follows.
     """

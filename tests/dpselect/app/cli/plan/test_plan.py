@@ -88,7 +88,7 @@ def charges() -> int:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_one_story_with_one_file() -> None:
+def test_single_file_serves_plan_ledger_and_releases() -> None:
     """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report:
     all from one file. What contradicts the planned mechanism, and a log without its catalog, are
     refused before anything is charged; a budget of its own at the command line takes a release out
@@ -160,7 +160,7 @@ def test_options_override_the_file() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_a_public_log_is_a_shape() -> None:
+def test_public_log_serves_as_a_data_profile() -> None:
     """With --user, --item and --public, and kept with its columns; what is not declared, and half
     of a log, are refused. So are counts in a file, and another column of one that was declared.
     """
@@ -195,7 +195,7 @@ def test_a_public_log_is_a_shape() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_a_made_up_plan_keeps_is_its_forecast() -> None:
+def test_written_plan_file_keeps_the_forecast() -> None:
     """The file states the expected recall, and its range over data that fit the description. A file
     without a folder, or one that is not read as --config, is refused and stays as it is.
     """
@@ -309,7 +309,7 @@ def test_a_plan_for_groups_is_released_for_groups() -> None:
 @pytest.mark.parametrize(
     ("stated", "name"), [("--users 5000", "epsilon"), ("--epsilon 0.3", "users")]
 )
-def test_what_a_recall_takes(stated: str, name: str) -> None:
+def test_plan_finds_the_least_input_for_a_recall(stated: str, name: str) -> None:
     """The least epsilon, or number of users, whose plan expects it: a tenth less of it does not."""
     asked = f"plan --k 5 --delta 1e-6 --shape zipf:1 --items 300 --unknown-domain {stated}"
     found = told(asked, "--recall 0.9")

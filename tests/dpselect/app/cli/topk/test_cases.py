@@ -88,7 +88,7 @@ def test_a_case_is_refused_with_the_remedy(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNMATCHED)
-def test_a_catalog_that_does_not_match_is_noticed(name: str) -> None:
+def test_check_command_reports_a_mismatched_catalog(name: str) -> None:
     """Before by the check, with the remedy; in the answer by its status, where counts beside the
     items show noise alone, which 19 of 20 do.
     """

@@ -215,7 +215,7 @@ def test_an_interrupted_print_says_where_the_answer_lies(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.usefixtures("words")
-def test_a_charge_on_the_command_line_is_told() -> None:
+def test_unprinted_charge_receipt_goes_to_standard_error() -> None:
     """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
     curve = """--curve '{"kind": "pure_dp", "epsilon": 0.5}' --relation add_remove"""
     status, said = child(f"ledger charge --ledger {URL} --dataset log {curve}", _full)
@@ -225,7 +225,7 @@ def test_a_charge_on_the_command_line_is_told() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("words")
-def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for() -> None:
+def test_spreadsheet_safe_option_defuses_formula_text() -> None:
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other
     programs read back what was read. Numbers, and the answer beside the table, stay so anyway.
     """
@@ -287,7 +287,7 @@ def test_an_edited_answer_is_found_out(words: str) -> None:
     assert "was edited, or printed" in refused.stderr
 
 
-def test_only_what_was_paid_for_is_an_answer_on_record(words: str) -> None:
+def test_recorded_answer_needs_a_committed_charge(words: str) -> None:
     """One whose charge is not committed, or that a mechanism of another price gave, is none,
     whatever its hash.
     """
@@ -349,7 +349,7 @@ def test_a_used_key_pays_for_no_other_question(words: str, epsilon: str) -> None
 
 
 @pytest.mark.slow
-def test_a_release_pays_for_what_came_out(words: str) -> None:
+def test_release_charges_only_the_cost_of_its_outcome(words: str) -> None:
     """With --pay-for-what-came-out the ledger takes off what the answer did not use; without such a
     price it is refused.
     """

@@ -181,7 +181,7 @@ def test_a_malformed_row_refuses_every_period() -> None:
 
 
 @pytest.mark.slow
-def test_what_all_periods_add_up_to_is_said_before_they_are_read() -> None:
+def test_total_cost_is_printed_before_periods_are_read() -> None:
     """Somebody in all days faces the sum of what each is charged, earlier days included: on stderr
     first, and in the answer.
     """
@@ -199,7 +199,7 @@ def test_what_all_periods_add_up_to_is_said_before_they_are_read() -> None:
     assert "to be released" not in every().stderr
 
 
-def test_periods_beyond_what_somebody_in_all_may_face_are_refused_unread() -> None:
+def test_periods_beyond_most_in_all_are_refused_unread() -> None:
     """A dataset's `most_in_all` refuses all periods of a run at once, before the log is opened and
     before any is charged.
     """

@@ -93,7 +93,7 @@ def test_every_town_has_its_own_ranking(
     ("k", "most", "candidates", "clip"),
     [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, 1.0)],
 )
-def test_the_default_clips_where_that_finds_more(
+def test_default_mechanism_clips_when_recall_improves(
     k: int, most: int, candidates: int | None, clip: float | None
 ) -> None:
     """More than one item of each group is a vector of clipped users; the noise spends the

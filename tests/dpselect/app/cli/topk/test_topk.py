@@ -76,7 +76,9 @@ ANSWERS: dict[str, tuple[str, dict[str, object]]] = {
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_asked_is_what_is_released(ask: Any, catalog: Path, name: str) -> None:
+def test_options_reach_the_mechanism_and_the_printed_answer(
+    ask: Any, catalog: Path, name: str
+) -> None:
     """Domains, engines, bounds with their salt, clips and noise reach the mechanism and the answer
     that are printed.
     """
