@@ -631,7 +631,7 @@ def _first_record(
             )
         ) >= 0:
             line = data[start:end]
-            above = not inside and bool(comment) and line[:1] in (b"", b"\r", comment.encode())
+            above = not inside and bool(comment) and line[:1] in (b"", comment.encode())
             inside ^= not above and bool(quote) and line.count(quote.encode()) % 2 == 1
             start = end + 1
             if not inside and not above:

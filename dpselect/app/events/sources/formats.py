@@ -58,10 +58,11 @@ from dpselect.errors import EventLogError
 _MOST_CELLS = 100_000_000
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _BLOCK = 1 << 16
-_ESCAPED = re.compile(rb"\\[\\\"]")
+_ESCAPED = re.compile(rb"\\[!-~]")  # whichever of these is the quote
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
 DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
-_STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
+# for a delimiter of several characters, in Python's reader; no text that is decoded has it
+_STAND_IN = "\ud800"
 
 
 @final
@@ -171,13 +172,20 @@ class Delimited:
         return target
 
     def records(self, stream: TextIO) -> Iterator[list[str]]:
-        """The records of a file, without lines of comments between them."""
+        """The records of a file, without lines of comments between them.
+
+        A quoted field that begins in a comment is malformed: its later lines would be rows, and one
+        user's text could write those of others.
+        """
         between = True
 
         def lines() -> Iterator[str]:
             nonlocal between
             while line := stream.readline(LONGEST_LINE):
-                if not (between and self.comment and line.startswith(self.comment)):
+                if between and self.comment and line.startswith(self.comment):
+                    if len(list(self.reader([line, "\n"], strict=False))) == 1:
+                        raise csv.Error
+                else:
                     between = False
                     yield line
 
@@ -321,7 +329,7 @@ class Delimited:
         if failure:
             raise EventLogError(f"{what} {failure}")
 
-    def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
+    def reader(self, stream: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
         """Records from Python's reader, whose delimiters have only one character."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         form: Any = {
@@ -329,7 +337,7 @@ class Delimited:
             "quoting": quoting,
             "escapechar": self.escape or None,
             "doublequote": not self.escape,
-            "strict": True,
+            "strict": strict,
         }
         if len(self.delimiter) == 1:
             return csv.reader(stream, delimiter=self.delimiter, **form)
