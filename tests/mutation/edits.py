@@ -819,7 +819,9 @@ dpselect/app/events/sources/base.py
             if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
     dpselect/app/events/test_stamps.py::test_nanoseconds_are_never_rounded_into_the_next_day
-        make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS TIMESTAMPTZ)
+        elif make := _NANOSECONDS.get(stored): => elif (make := _NANOSECONDS.get(stored)) and "TZ" in stored:
+        {make}(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS {make[5:]})
+        THEN coalesce({whole}, 'infinity') END => THEN {whole} END
 dpselect/app/events/sources/databases.py
     dpselect/app/events/test_databases.py::test_sqlite_files
         "PRAGMA query_only = ON" => "PRAGMA query_only = OFF"
