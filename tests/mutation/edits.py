@@ -456,6 +456,8 @@ accounting/measures.py
         return @curve.epsilon0 <= release.epsilon0 and
     laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
         return PRECISE.subtract(_GUARD, cost) => return PRECISE.subtract(_GUARD, cost) * Decimal('0.95')
+    accounting/test_remaining.py::test_a_small_budget_states_no_negative_epsilon
+        max(0.0, float_up(spent => max(-1.0, float_up(spent
     accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
         PRECISE.subtract(exact(@budget.limit)
         mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
@@ -1076,7 +1078,7 @@ dpselect/mechanisms/noisy_max.py
         epsilon_curve(self.noise_name, @self.epsilon)
 dpselect/mechanisms/per_group.py
     laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
-        own = MappingProxyType(dict(groups)) if => own = dict(groups) if
+        return MappingProxyType(self._scores) => return self._scores
     dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_groups_that_are_discovered_are_paid_for_and_tell_no_order
