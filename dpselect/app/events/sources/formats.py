@@ -110,15 +110,12 @@ class Delimited:
             form.quote if request.unread else None,
             form.comment,
         )
-        sniff = request.options.delimiter is None
+        if request.options.delimiter is None:
+            form = form.sniff(path, columns, request.options.header, what)
         if form.comment and not request.unread:
-            if sniff:
-                form, sniff = form.sniff(path, columns, request.options.header, what), False
             path = form.copy_rows(path, engine.fresh_path("rows"), what)
             form = replace(form, quote=CSV.quote, comment="")
-        return form.read(
-            path, columns, request.options.header, what, sniff=sniff, tells=engine.tells
-        )
+        return form.read(path, columns, request.options.header, what, tells=engine.tells)
 
     @staticmethod
     def has_header(role_columns: RoleColumns, header: bool | None) -> bool:
@@ -200,7 +197,6 @@ class Delimited:
         header: bool | None,
         what: str,
         *,
-        sniff: bool,
         tells: bool = False,
     ) -> Rows:
         """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
@@ -209,8 +205,7 @@ class Delimited:
         # a log of nothing, whose first line is an event like the others
         if not has_header and path.stat().st_size == 0:
             return _nothing(role_columns, what)
-        form = self.sniff(path, role_columns, header, what) if sniff else self
-        first = form.first_record(path, what)
+        first = self.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
                 f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read. Write"
@@ -222,12 +217,12 @@ class Delimited:
         split = (
             what
             if self == _SHEET or (self.delimiter in ("\t", ",") and len(first) > 1)
-            else f"{what} (split at {form.delimiter!r}; delimiter= states another)"
+            else f"{what} (split at {self.delimiter!r}; delimiter= states another)"
         )
         places = positions_by_name(role_columns, first, split, header=has_header, listed=listed)
         how = f"{'with' if has_header else 'without'} a header line"
         if self != _SHEET:
-            how = f"fields split at {form.delimiter!r}, {how}"
+            how = f"fields split at {self.delimiter!r}, {how}"
         types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
         columns = ", ".join(
             f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
@@ -236,11 +231,10 @@ class Delimited:
         # character or type a column.
         sql = (
             f"SELECT {columns} FROM read_csv({path_sql(path)}, auto_detect = false, columns ="
-            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
-            f" quote = {literal(form.quote)}, escape = {literal(form.escape or form.quote)},"
-            " nullstr = '',"
-            " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
-            " false, hive_partitioning = false)"
+            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(self.delimiter)},"
+            f" quote = {literal(self.quote)}, escape = {literal(self.escape or self.quote)},"
+            " nullstr = '', compression = 'none', strict_mode = true, null_padding = false,"
+            " ignore_errors = false, hive_partitioning = false)"
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
 
@@ -384,7 +378,7 @@ def _excel(engine: Engine, request: SourceRequest) -> Rows:
     if request.unread and not CSV.has_header(request.columns, request.options.header):
         return request.unread_rows(what)
     path = workbook(source, engine.fresh_path("sheet"), what, rows=1 if request.unread else None)
-    return _SHEET.read(path, request.columns, request.options.header, what, sniff=False)
+    return _SHEET.read(path, request.columns, request.options.header, what)
 
 
 def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
