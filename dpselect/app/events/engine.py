@@ -408,7 +408,7 @@ def _explain(error: Exception, what: str, *, tells: bool) -> str:
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
             f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
-            " than the first line: a footnote or a total below the table, a line of comments"
+            " than the first line: a footnote or a total below the table, a comment line"
             " (state comment=), or a delimiter in a label that is not quoted. Such a file is"
             " refused whole. Correct it"
         )
@@ -548,9 +548,9 @@ def plain(
 ) -> Path:
     """`target`, made a file (or link) with the contents of `path`: unpacked, in UTF-8, without BOM.
 
-    With a `quote`, or "" for no quote, it holds only the first record, and the lines above it that
-    begin with `comment`. The rest of the file changes nothing. A packed file that is damaged
-    further down is refused when it is read.
+    With a `quote`, or "" for no quote, it holds only the first record, below lines that begin with
+    `comment`. The rest of the file changes nothing. A packed file that is damaged further down is
+    refused when it is read.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes, and it checks the checksum, which the engine
     does not. The engine also never sees a name in which it would find a pattern (*, ?, [) or a
@@ -617,7 +617,7 @@ def _first_record(
 ) -> bytes:
     """The first record of data that is read in parts, in UTF-8, if its line end is not far.
 
-    The comments above it come with it.
+    Comments and blank lines above it are left out if there may be comments.
     """
     decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
         "strict" if codec_name else "surrogateescape"
@@ -634,7 +634,9 @@ def _first_record(
             above = not inside and bool(comment) and line[:1] in (b"", comment.encode())
             inside ^= not above and bool(quote) and line.count(quote.encode()) % 2 == 1
             start = end + 1
-            if not inside and not above:
+            if above:
+                data, start = data[start:], 0
+            elif not inside:
                 return data[:start]
         if len(data) > _FAR:
             break

@@ -169,7 +169,7 @@ class Delimited:
         return target
 
     def records(self, stream: TextIO) -> Iterator[list[str]]:
-        """The records of a file, without lines of comments between them.
+        """The records of a file, without the comment lines between them.
 
         A quoted field that begins in a comment is malformed: its later lines would be rows, and one
         user's text could write those of others.

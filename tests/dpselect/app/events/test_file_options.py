@@ -382,7 +382,7 @@ def test_lines_of_comments_are_left_out(suffix: str, end: str, tmp_path: Path) -
         if not (user.startswith("#") and "\n" in item):  # a comment is one line
             writer.writerow((user, item))
         table.write(f'# "a comment{end}')
-    above = f'# by "Excel{end}#{end}{end}'
+    above = f'# by "Excel{end}# "{end}{end}'
     data = (above + table.getvalue()).encode()
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     left = [label for user, label in PAIRS_OF_HARD if not user.startswith("#")]
@@ -414,7 +414,7 @@ def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
     path.write_text(f"#\n{text(',')}", encoding="utf-8")
     refused(path, "or state comment= if", **COLUMNS)
     path.write_text(f"{text(',')}#\n", encoding="utf-8")
-    refused(path, r"line of comments \(state comment=", **COLUMNS)
+    refused(path, r"comment line \(state comment=", **COLUMNS)
     path.write_text('user_id,item_id\n#u1,"a\nu2,b"\n')  # rows of u2 in the text of #u1
     refused(path, "malformed row", **COLUMNS, comment="#")
     path.write_text('# {"a":1,"b":2}\nuser_id,item_id\n#,"a" b\nu1,a\n')
