@@ -7,6 +7,7 @@ import contextlib
 import csv
 import glob
 import importlib
+import io
 import itertools
 import json
 import os
@@ -107,7 +108,7 @@ class Delimited:
             source,
             engine.fresh_path("source"),
             request.options.encoding,
-            form.quote if request.unread else None,
+            form.header_is_open if request.unread else None,
             form.comment,
         )
         if request.options.delimiter is None:
@@ -180,7 +181,7 @@ class Delimited:
             nonlocal between
             while line := stream.readline(LONGEST_LINE):
                 if between and self.comment and line.startswith(self.comment):
-                    if len(list(self.reader([line, "\n"], strict=False))) == 1:
+                    if self.is_open(line):
                         raise csv.Error
                 else:
                     between = False
@@ -258,12 +259,9 @@ class Delimited:
         """
         if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
-        candidates = [
-            replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)
-        ]
         fitting = [
             form
-            for form in candidates
+            for form in self.candidates()
             if set(names) <= set(form.first_record(path, what, lenient=True))
         ]
         return fitting[0] if len(fitting) == 1 else self
@@ -322,6 +320,20 @@ class Delimited:
             failure = not_encoded()
         if failure:
             raise EventLogError(f"{what} {failure}")
+
+    def candidates(self) -> Iterator[Delimited]:
+        """Copies with each delimiter that a header may show."""
+        for delimiter in (CSV.delimiter, *DELIMITERS):
+            yield replace(self, delimiter=delimiter)
+
+    def header_is_open(self, lines: str) -> bool:
+        """True if a header that begins in these lines may go on below, whatever its delimiter."""
+        return any(form.is_open(lines) for form in (self, *self.candidates()))
+
+    def is_open(self, lines: str) -> bool:
+        """True if a quoted field that begins in these lines goes on below them."""
+        *_, last = self.reader([*io.StringIO(lines, newline=""), "\n"], strict=False)
+        return last != []  # of the blank line, unless it is within the field
 
     def reader(self, stream: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
         """Records from Python's reader, whose delimiters have only one character."""

@@ -438,6 +438,9 @@ def test_quotes_that_a_backslash_escapes(tmp_path: Path) -> None:
     long = "x" * (2**16 - 1 - len(begun))  # the backslash ends a block
     path.write_text(f'{begun}{long}\\""\nu2,"a\n\nb"\n')
     assert counted(path, escape="\\") == {f'{long}"': 1, "a\n\nb": 1}
+    for head in ('5\\" pipe', 'a\\"\nb'):  # a dry run looks at no row below
+        path.write_bytes(f'user_id;item_id;"{head}"\nu1;a;\xff\n'.encode("latin-1"))
+        events.require_columns(path, events.Reading(**COLUMNS, escape="\\"))
     path.write_text("user_id,item_id\nu1,'it\\'s\n\na'\n")
     assert counted(path, escape="\\", quote="'") == {"it's\n\na": 1}
     path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
