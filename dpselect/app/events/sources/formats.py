@@ -322,7 +322,7 @@ class Delimited:
             raise EventLogError(f"{what} {failure}")
 
     def candidates(self) -> Iterator[Delimited]:
-        """Copies with each delimiter that a header may show."""
+        """Yield a copy with each delimiter that a header may show."""
         for delimiter in (CSV.delimiter, *DELIMITERS):
             yield replace(self, delimiter=delimiter)
 
