@@ -322,16 +322,16 @@ class Delimited:
             raise EventLogError(f"{what} {failure}")
 
     def candidates(self) -> Iterator[Delimited]:
-        """Yield a copy with each delimiter that a header may show."""
+        """Return copies with each delimiter that a header may show."""
         for delimiter in (CSV.delimiter, *DELIMITERS):
             yield replace(self, delimiter=delimiter)
 
     def header_is_open(self, lines: str) -> bool:
-        """True if a header that begins in these lines may go on below, whatever its delimiter."""
+        """True if a header may go on below these lines, with some delimiter."""
         return any(form.is_open(lines) for form in (self, *self.candidates()))
 
     def is_open(self, lines: str) -> bool:
-        """True if a quoted field that begins in these lines goes on below them."""
+        """True if a quoted field is open at the end of these lines."""
         *_, last = self.reader([*io.StringIO(lines, newline=""), "\n"], strict=False)
         return last != []  # of the blank line, unless it is within the field
 
