@@ -176,7 +176,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
         )
     try:
         return _READERS[name](event, same_relation(None, relation) or _RELATION)
-    except (TypeError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidCurve(f"{name} has a field of the wrong type or size. State numbers") from None
 
 

@@ -294,7 +294,7 @@ class RenyiDivergence(_Sum):
     def epsilon(self, spent: int, budget: Limits) -> float:
         # each nat of divergence is a nat of epsilon: what is left of one is left of the other
         capacity = multiple(budget.capacity.main, MAIN_UNIT)
-        return float_up(spent, MAIN_UNIT, PRECISE.subtract(exact(budget.limit), capacity))
+        return max(0.0, float_up(spent, MAIN_UNIT, PRECISE.subtract(exact(budget.limit), capacity)))
 
     def odometer(self, budget: Limits) -> tuple[Decimal, Decimal]:
         return anytime_overhead(float_down(budget.conversion_delta), self.order), MAIN_UNIT

@@ -58,8 +58,7 @@ class GroupedScores(MechanismInput):
         presence: Scores | None = None,
         nobody: Scores | None = None,
     ) -> None:
-        own = MappingProxyType(dict(groups)) if isinstance(groups, dict) else groups
-        self._scores: Mapping[Label, Scores] = own
+        self._scores: Mapping[Label, Scores] = dict(groups) if isinstance(groups, dict) else groups
         self._nobody = [] if nobody is None else [nobody]
         _require_groups(self._scores, self._nobody, least=1 if presence is None else 0)
         self._presence = presence
@@ -103,7 +102,7 @@ class GroupedScores(MechanismInput):
     @property
     def by_group(self) -> Mapping[Label, Scores]:
         """Scores of every group, by name of the group."""
-        return self._scores
+        return MappingProxyType(self._scores)
 
     def items(self) -> Iterator[tuple[Label, Scores]]:
         """Iterate over pairs of a group and its scores."""

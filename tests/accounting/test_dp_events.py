@@ -250,7 +250,7 @@ def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
         from_dp_event(event, "replace_one")
 
 
-@pytest.mark.parametrize("missing", [None, "", [], {}, "0.1", 2j, 10**400])
+@pytest.mark.parametrize("missing", [None, "", [], {}, "0.1", 2j, 10**400, np.zeros(2)])
 def test_a_field_that_is_no_number_is_never_taken_for_zero(
     missing: Any, later: dict[str, Any]
 ) -> None:

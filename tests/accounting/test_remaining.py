@@ -131,6 +131,11 @@ def test_spent_epsilon_matches_an_equivalent_budget(budget: acc.Budget, share: f
     assert smaller < main
 
 
+def test_a_small_budget_states_no_negative_epsilon() -> None:
+    """A charge never states less than no charge, although the conversion alone is below zero."""
+    assert Remaining(acc.Budget(epsilon=1e-7, delta=1e-6), acc.cost.Cost(1, 0)).so_far[0] >= 0.0
+
+
 def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """Half of it pays for failures, half for the conversion of what is spent; without a delta it is
     stated as rho.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -491,6 +492,8 @@ def test_what_groups_declare_stays_as_it_was_checked() -> None:
             setattr(groups, name, value)
     with pytest.raises(TypeError):
         groups.by_group["b"] = one
+    with pytest.raises(TypeError, match="Scores hold private data"):
+        pickle.dumps(groups)
 
 
 def test_invalid_or_uncovered_groups_are_refused() -> None:

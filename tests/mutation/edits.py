@@ -237,6 +237,7 @@ accounting/dp_events.py
         if event.sampling_probability == 0 => if not event.sampling_probability
         if event.xi == 0 => if not event.xi
         if event.delta == 0 => if not event.delta
+        except (TypeError, ValueError, OverflowError): => except (TypeError, OverflowError):
     accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence
         next_up(@shift * shift / 2 * SUM_UP)
     accounting/test_group.py::test_a_sample_of_fixed_size_is_attained
@@ -457,7 +458,9 @@ accounting/measures.py
         return @curve.epsilon0 <= release.epsilon0 and
     laws/test_exact_constants.py::test_anytime_overhead_matches_its_closed_form
         return PRECISE.subtract(_GUARD, cost) => return PRECISE.subtract(_GUARD, cost) * Decimal('0.95')
-    accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget
+    accounting/test_remaining.py::test_a_small_budget_states_no_negative_epsilon
+        max(0.0, float_up(spent => max(-1.0, float_up(spent
+    accounting/test_remaining.py::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for
         PRECISE.subtract(exact(@budget.limit)
     accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget[1e-06-gaussian]
         mu=math.sqrt(total) * (1 + 1e-15) => mu=math.sqrt(0.9 * total)
@@ -749,7 +752,9 @@ dpselect/app/events/counting.py
         source = ( f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => source = f"(SELECT * FROM {source})"
 dpselect/app/events/engine.py
-    dpselect/app/events/test_nothing.py::test_dry_run_ignores_damage_below_the_header
+    dpselect/app/events/test_file_options.py::test_lines_of_comments_are_left_out
+        data, start = data[start:], 0 => pass
+    dpselect/app/events/test_nothing.py::test_what_lies_below_a_header_decides_no_dry_run
         getattr(stream, "read1", stream.read) => stream.read
     laws/test_exact_constants.py::test_the_reader_loads_and_fetches_no_extension
         "autoload_known_extensions": False => "autoload_known_extensions": True
@@ -828,7 +833,9 @@ dpselect/app/events/sources/base.py
             if role_field(first) == "user":¶        raise EventLogError(¶            f"where= is about
         =>     if first == "group":¶        raise EventLogError(¶            f"where= is about
     dpselect/app/events/test_stamps.py::test_nanoseconds_are_never_rounded_into_the_next_day
-        make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS TIMESTAMPTZ)
+        elif make := _NANOSECONDS.get(stored): => elif (make := _NANOSECONDS.get(stored)) and "TZ" in stored:
+        {make}(epoch_us(make_timestamp_ns(epoch_ns({sql})))) => CAST({sql} AS {make[5:]})
+        THEN coalesce({whole}, 'infinity') END => THEN {whole} END
 dpselect/app/events/sources/databases.py
     dpselect/app/events/test_databases.py::test_sqlite_files
         "PRAGMA query_only = ON" => "PRAGMA query_only = OFF"
@@ -841,10 +848,16 @@ dpselect/app/events/sources/formats.py
     dpselect/app/events/test_file_options.py::test_an_array_of_json_is_read_as_lines_of_it_are
         form = "array" if => form = "newline_delimited" if
     dpselect/app/events/test_file_options.py::test_lines_of_comments_are_left_out
-        if not (between and self => if not (self
+        if between and self.comment and => if self.comment and
         itertools.dropwhile(lambda record: not record, self => itertools.dropwhile(lambda record: False, self
         field.replace(CSV.quote, CSV.quote * 2) => field
+    dpselect/app/events/test_file_options.py::test_comments_in_files_of_other_forms
+        if self.is_open(line): => if False:
+        "\n"], strict=False => "\n"], strict=True
+        _STAND_IN = "\ud800" => _STAND_IN = "\x1f"
     dpselect/app/events/test_file_options.py::test_quotes_that_a_backslash_escapes
+        in (self, *self.candidates()) => in (self,)
+        _ESCAPED = re.compile(rb"\\[!-~]") => _ESCAPED = re.compile(rb"\\[\\\"]")
         block = _ESCAPED.sub(b"__", block) => pass
         while self.escape and block => while block == self.escape and block
     dpselect/app/events/test_where.py::test_a_name_with_an_empty_part_is_refused_without_a_row
@@ -1085,8 +1098,8 @@ dpselect/mechanisms/noisy_max.py
         epsilon_curve(self.noise_name, @self.epsilon)
 dpselect/mechanisms/per_group.py
     laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
-        own = MappingProxyType(dict(groups)) if => own = dict(groups) if
-    dpselect/plan/test_counts.py::test_partially_counted_users_give_a_lower_bound_only
+        return MappingProxyType(self._scores) => return self._scores
+    dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
     laws/test_per_group.py::test_discovered_groups_are_charged_and_hide_noise_order
         return selected if self.discovery is None else self.discovery.curve + selected => return selected

@@ -187,7 +187,7 @@ _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
 # several items are written. A query= may have a date in it, so that it is another one every night;
 # that it writes users alike is its author's statement.
 _SAME_USERS: Final = frozenset(
-    {"format", "header", "comment", "decimal", "time_format", "table", "query", "split"}
+    {"format", "header", "decimal", "time_format", "table", "query", "split"}
 )
 
 

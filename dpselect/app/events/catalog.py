@@ -332,7 +332,7 @@ def _column(
     elif isinstance(kind, Delimited):
         form = kind.with_options(options)
         form = form.sniff_delimiter(
-            plain(source, head, options.encoding, form.quote, form.comment), parts, what
+            plain(source, head, options.encoding, form.header_is_open, form.comment), parts, what
         )
         names, options = (
             form.first_record(head, what),

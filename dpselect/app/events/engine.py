@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import codecs
+import csv
 import ctypes
 import errno
 import gzip
@@ -408,7 +409,7 @@ def _explain(error: Exception, what: str, *, tells: bool) -> str:
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
             f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
-            " than the first line: a footnote or a total below the table, a line of comments"
+            " than the first line: a footnote or a total below the table, a comment line"
             " (state comment=), or a delimiter in a label that is not quoted. Such a file is"
             " refused whole. Correct it"
         )
@@ -543,14 +544,14 @@ def plain(
     path: Path,
     target: Path,
     encoding: str | None = None,
-    quote: str | None = None,
+    is_open: Callable[[str], bool] | None = None,
     comment: str = "",
 ) -> Path:
     """`target`, made a file (or link) with the contents of `path`: unpacked, in UTF-8, without BOM.
 
-    With a `quote`, or "" for no quote, it holds only the first record, and the lines above it that
-    begin with `comment`. The rest of the file changes nothing. A packed file that is damaged
-    further down is refused when it is read.
+    With `is_open`, which is true of lines that end within a quoted field, it holds only the first
+    record, below lines that begin with `comment`. The rest of the file changes nothing. A packed
+    file that is damaged further down is refused when it is read.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes, and it checks the checksum, which the engine
     does not. The engine also never sees a name in which it would find a pattern (*, ?, [) or a
@@ -571,11 +572,11 @@ def plain(
             head = stream.read(len(_BOM))
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
-            if quote is not None:
+            if is_open is not None:
                 parts = itertools.chain(
                     [b"" if head == _BOM else head], iter(lambda: _next_part(stream), b"")
                 )
-                target.write_bytes(_first_record(parts, codec_name, quote, comment))
+                target.write_bytes(_first_record(parts, codec_name, is_open, comment))
                 return target
             if not suffix and head != _BOM and codec_name in (None, "utf-8"):
                 target.symlink_to(path.resolve())
@@ -613,31 +614,36 @@ def plain(
 
 
 def _first_record(
-    parts: Iterable[bytes], codec_name: str | None, quote: str, comment: str
+    parts: Iterable[bytes],
+    codec_name: str | None,
+    is_open: Callable[[str], bool],
+    comment: str,
 ) -> bytes:
     """The first record of data that is read in parts, in UTF-8, if its line end is not far.
 
-    The comments above it come with it.
+    Comments and blank lines above it are left out if there may be comments.
     """
     decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
         "strict" if codec_name else "surrogateescape"
     )
-    data, start, inside = b"", 0, False
-    for part in parts:
-        data += decoder.decode(part).encode(errors="surrogateescape")
-        while (
-            end := min(
-                (at for mark in (b"\n", b"\r") if (at := data.find(mark, start)) >= 0), default=-1
-            )
-        ) >= 0:
-            line = data[start:end]
-            above = not inside and bool(comment) and line[:1] in (b"", b"\r", comment.encode())
-            inside ^= not above and bool(quote) and line.count(quote.encode()) % 2 == 1
-            start = end + 1
-            if not inside and not above:
-                return data[:start]
-        if len(data) > _FAR:
-            break
+    data, start = b"", 0
+    with suppress(csv.Error):  # a field that is too long
+        for part in parts:
+            data += decoder.decode(part).encode(errors="surrogateescape")
+            while (
+                end := min(
+                    (at for mark in (b"\n", b"\r") if (at := data.find(mark, start)) >= 0),
+                    default=-1,
+                )
+            ) >= 0:
+                start = end + 1
+                record = data[:start]
+                if comment and record[:1] in (b"\n", b"\r", comment.encode()):
+                    data, start = data[start:], 0
+                elif not is_open(record.decode(errors="surrogateescape")):
+                    return record
+            if len(data) > _FAR:
+                break
     return data
 
 

@@ -165,7 +165,7 @@ class FileOptions(Frozen, ABC):
             )
         if self.comment is not None and self.escape is not None:
             raise EventLogError(
-                "comment= does not go with escape=. Remove the lines of comments from the file"
+                "comment= does not go with escape=. Remove the comment lines from the file"
             )
         if self.decimal not in (".", ","):
             raise EventLogError(f"decimal={self.decimal!r} must be '.' or ','")

@@ -383,8 +383,9 @@ def select_columns(
             sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
         elif kinds[role] == "number":
             sql = f"CAST({sql} AS DOUBLE)"
-        elif stored == _NANOSECONDS:
-            sql = f"make_timestamptz(epoch_us(make_timestamp_ns(epoch_ns({sql}))))"
+        elif make := _NANOSECONDS.get(stored):
+            whole = f"{make}(epoch_us(make_timestamp_ns(epoch_ns({sql}))))"
+            sql = f"CASE WHEN {sql} IS NOT NULL THEN coalesce({whole}, 'infinity') END"
         if role in lists:
             sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
         selections.append(f"{sql} AS {SHORT[role]}")
@@ -442,7 +443,8 @@ def find_column(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] 
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
 _FRACTIONS = ("FLOAT", "DOUBLE")
-_NANOSECONDS = "TIMESTAMPTZ_NS"  # a cast of it to microseconds could round into the next period
+# Makers of microseconds, because a cast could round into the next period.
+_NANOSECONDS = {"TIMESTAMP_NS": "make_timestamp", "TIMESTAMPTZ_NS": "make_timestamptz"}
 # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the
 # rows
 _NULLS = '"NULL"'
@@ -461,7 +463,7 @@ _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
     "time": (
         (
             ("wall", "DATE|TIMESTAMP(_S|_MS|_NS)?"),
-            ("instant", f"TIMESTAMP WITH TIME ZONE|{_NANOSECONDS}"),
+            ("instant", "TIMESTAMP WITH TIME ZONE|TIMESTAMPTZ_NS"),
             ("int", _INTEGER),
             ("str", "VARCHAR"),
         ),

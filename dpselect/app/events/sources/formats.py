@@ -7,6 +7,7 @@ import contextlib
 import csv
 import glob
 import importlib
+import io
 import itertools
 import json
 import os
@@ -58,10 +59,11 @@ from dpselect.errors import EventLogError
 _MOST_CELLS = 100_000_000
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _BLOCK = 1 << 16
-_ESCAPED = re.compile(rb"\\[\\\"]")
+_ESCAPED = re.compile(rb"\\[!-~]")  # whichever of these is the quote
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
 DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
-_STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
+# for a delimiter of several characters, in Python's reader; no text that is decoded has it
+_STAND_IN = "\ud800"
 
 
 @final
@@ -106,18 +108,15 @@ class Delimited:
             source,
             engine.fresh_path("source"),
             request.options.encoding,
-            form.quote if request.unread else None,
+            form.header_is_open if request.unread else None,
             form.comment,
         )
-        sniff = request.options.delimiter is None
+        if request.options.delimiter is None:
+            form = form.sniff(path, columns, request.options.header, what)
         if form.comment and not request.unread:
-            if sniff:
-                form, sniff = form.sniff(path, columns, request.options.header, what), False
             path = form.copy_rows(path, engine.fresh_path("rows"), what)
             form = replace(form, quote=CSV.quote, comment="")
-        return form.read(
-            path, columns, request.options.header, what, sniff=sniff, tells=engine.tells
-        )
+        return form.read(path, columns, request.options.header, what, tells=engine.tells)
 
     @staticmethod
     def has_header(role_columns: RoleColumns, header: bool | None) -> bool:
@@ -171,13 +170,20 @@ class Delimited:
         return target
 
     def records(self, stream: TextIO) -> Iterator[list[str]]:
-        """The records of a file, without lines of comments between them."""
+        """The records of a file, without the comment lines between them.
+
+        A quoted field that begins in a comment is malformed: its later lines would be rows, and one
+        user's text could write those of others.
+        """
         between = True
 
         def lines() -> Iterator[str]:
             nonlocal between
             while line := stream.readline(LONGEST_LINE):
-                if not (between and self.comment and line.startswith(self.comment)):
+                if between and self.comment and line.startswith(self.comment):
+                    if self.is_open(line):
+                        raise csv.Error
+                else:
                     between = False
                     yield line
 
@@ -192,7 +198,6 @@ class Delimited:
         header: bool | None,
         what: str,
         *,
-        sniff: bool,
         tells: bool = False,
     ) -> Rows:
         """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
@@ -201,8 +206,7 @@ class Delimited:
         # a log of nothing, whose first line is an event like the others
         if not has_header and path.stat().st_size == 0:
             return _nothing(role_columns, what)
-        form = self.sniff(path, role_columns, header, what) if sniff else self
-        first = form.first_record(path, what)
+        first = self.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
                 f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read. Write"
@@ -214,12 +218,12 @@ class Delimited:
         split = (
             what
             if self == _SHEET or (self.delimiter in ("\t", ",") and len(first) > 1)
-            else f"{what} (split at {form.delimiter!r}; delimiter= states another)"
+            else f"{what} (split at {self.delimiter!r}; delimiter= states another)"
         )
         places = positions_by_name(role_columns, first, split, header=has_header, listed=listed)
         how = f"{'with' if has_header else 'without'} a header line"
         if self != _SHEET:
-            how = f"fields split at {form.delimiter!r}, {how}"
+            how = f"fields split at {self.delimiter!r}, {how}"
         types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
         columns = ", ".join(
             f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
@@ -228,11 +232,10 @@ class Delimited:
         # character or type a column.
         sql = (
             f"SELECT {columns} FROM read_csv({path_sql(path)}, auto_detect = false, columns ="
-            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)},"
-            f" quote = {literal(form.quote)}, escape = {literal(form.escape or form.quote)},"
-            " nullstr = '',"
-            " compression = 'none', strict_mode = true, null_padding = false, ignore_errors ="
-            " false, hive_partitioning = false)"
+            f" {{{types}}}, header = {str(has_header).lower()}, delim = {literal(self.delimiter)},"
+            f" quote = {literal(self.quote)}, escape = {literal(self.escape or self.quote)},"
+            " nullstr = '', compression = 'none', strict_mode = true, null_padding = false,"
+            " ignore_errors = false, hive_partitioning = false)"
         )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
 
@@ -256,12 +259,9 @@ class Delimited:
         """
         if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
             return self
-        candidates = [
-            replace(self, delimiter=delimiter) for delimiter in (CSV.delimiter, *DELIMITERS)
-        ]
         fitting = [
             form
-            for form in candidates
+            for form in self.candidates()
             if set(names) <= set(form.first_record(path, what, lenient=True))
         ]
         return fitting[0] if len(fitting) == 1 else self
@@ -321,7 +321,21 @@ class Delimited:
         if failure:
             raise EventLogError(f"{what} {failure}")
 
-    def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
+    def candidates(self) -> Iterator[Delimited]:
+        """Return copies with each delimiter that a header may show."""
+        for delimiter in (CSV.delimiter, *DELIMITERS):
+            yield replace(self, delimiter=delimiter)
+
+    def header_is_open(self, lines: str) -> bool:
+        """True if a header may go on below these lines, with some delimiter."""
+        return any(form.is_open(lines) for form in (self, *self.candidates()))
+
+    def is_open(self, lines: str) -> bool:
+        """True if a quoted field is open at the end of these lines."""
+        *_, last = self.reader([*io.StringIO(lines, newline=""), "\n"], strict=False)
+        return last != []  # of the blank line, unless it is within the field
+
+    def reader(self, stream: Iterable[str], *, strict: bool = True) -> Iterator[list[str]]:
         """Records from Python's reader, whose delimiters have only one character."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         form: Any = {
@@ -329,7 +343,7 @@ class Delimited:
             "quoting": quoting,
             "escapechar": self.escape or None,
             "doublequote": not self.escape,
-            "strict": True,
+            "strict": strict,
         }
         if len(self.delimiter) == 1:
             return csv.reader(stream, delimiter=self.delimiter, **form)
@@ -376,7 +390,7 @@ def _excel(engine: Engine, request: SourceRequest) -> Rows:
     if request.unread and not CSV.has_header(request.columns, request.options.header):
         return request.unread_rows(what)
     path = workbook(source, engine.fresh_path("sheet"), what, rows=1 if request.unread else None)
-    return _SHEET.read(path, request.columns, request.options.header, what, sniff=False)
+    return _SHEET.read(path, request.columns, request.options.header, what)
 
 
 def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:

@@ -187,13 +187,18 @@ def test_other_users_are_refused(start: Any, more: dict[str, Any], words: str) -
 
 
 def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path) -> None:
-    """Both rewrite labels of a file: "Ann" with its quotes is another user than Ann, and so is Zoé
-    read as another alphabet.
+    """They rewrite labels of a file: "Ann" with its quotes is another user than Ann, and so is Zoé
+    read as another alphabet. Without comments a space before a quote is no part of a label.
     """
     (tmp_path / "log.csv").write_text('u,i\n"Ann",zoo\nZoé,zoo\n', encoding="utf-8")
     made = start(COUNTING)
     made.close(1, tmp_path / "log.csv", **COLUMNS)
-    for name, value in (("quote", ""), ("encoding", "latin-1"), ("delimiter", ",")):
+    for name, value in (
+        ("quote", ""),
+        ("encoding", "latin-1"),
+        ("delimiter", ","),
+        ("comment", "#"),
+    ):
         with pytest.raises(InvalidRequest, match=f"^{name}="):
             made.close(2, tmp_path / "log.csv", **COLUMNS, **{name: value})
 

@@ -384,7 +384,7 @@ def test_lines_of_comments_are_left_out(suffix: str, end: str, tmp_path: Path) -
         if not (user.startswith("#") and "\n" in item):  # a comment is one line
             writer.writerow((user, item))
         table.write(f'# "a comment{end}')
-    above = f'# by "Excel{end}#{end}{end}'
+    above = f'# by "Excel{end}# "{end}{end}'
     data = (above + table.getvalue()).encode()
     path.write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
     left = [label for user, label in PAIRS_OF_HARD if not user.startswith("#")]
@@ -399,8 +399,8 @@ def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
     """
     path = tmp_path / "log.csv"
     for delimiter in (";", "::"):
-        path.write_text("#\n" + text(delimiter), encoding="utf-8")
-        assert counted(path, comment="#") == COUNTS
+        path.write_text("#\n" + text(delimiter) + f"u{delimiter}\x1f", encoding="utf-8")
+        assert counted(path, comment="#") == COUNTS | {"\x1f": 1}
     tabbed = tmp_path / "log.tsv"
     tabbed.write_text('user_id\titem_id\nu1\t"a\n#u2\tb\n')
     assert counted(tabbed, comment="#") == {'"a': 1}
@@ -416,7 +416,11 @@ def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
     path.write_text(f"#\n{text(',')}", encoding="utf-8")
     refused(path, "or state comment= if", **COLUMNS)
     path.write_text(f"{text(',')}#\n", encoding="utf-8")
-    refused(path, r"line of comments \(state comment=", **COLUMNS)
+    refused(path, r"comment line \(state comment=", **COLUMNS)
+    path.write_text('user_id,item_id\n#u1,"a\nu2,b"\n')  # rows of u2 in the text of #u1
+    refused(path, "malformed row", **COLUMNS, comment="#")
+    path.write_text('# {"a":1,"b":2}\nuser_id,item_id\n#,"a" b\nu1,a\n')
+    assert counted(path, comment="#") == {"a": 1}
     for wrong in ("##", "a", '"', " ", "", 7):
         refused(path, "comment=", **COLUMNS, comment=wrong)
     refused(path, "comment= does not go with escape=", **COLUMNS, comment="#", escape="\\")
@@ -436,6 +440,11 @@ def test_quotes_that_a_backslash_escapes(tmp_path: Path) -> None:
     long = "x" * (2**16 - 1 - len(begun))  # the backslash ends a block
     path.write_text(f'{begun}{long}\\""\nu2,"a\n\nb"\n')
     assert counted(path, escape="\\") == {f'{long}"': 1, "a\n\nb": 1}
+    for head in ('5\\" pipe', 'a\\"\nb'):  # a dry run looks at no row below
+        path.write_bytes(f'user_id;item_id;"{head}"\nu1;a;\xff\n'.encode("latin-1"))
+        events.require_columns(path, events.Reading(**COLUMNS, escape="\\"))
+    path.write_text("user_id,item_id\nu1,'it\\'s\n\na'\n")
+    assert counted(path, escape="\\", quote="'") == {"it's\n\na": 1}
     path.write_text('user_id,item_id\nu1,"say \\"hi\\""\n')
     refused(path, r"malformed row.*state escape='\\'", **COLUMNS)
     refused(path, "escape='x' must be", **COLUMNS, escape="x")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,15 +84,21 @@ def test_old_stamps_are_instants(
     assert days(written(tmp_path / "log.parquet", how), time) == found
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
-def test_nanoseconds_are_never_rounded_into_the_next_day(tmp_path: Path, zone: str) -> None:
-    """The last nanosecond of a day is of that day, in files and in tables."""
-    last = int(datetime(2024, 7, 14, 22, tzinfo=UTC).timestamp()) * 10**9 - 1
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", None])
+def test_nanoseconds_are_never_rounded_into_the_next_day(tmp_path: Path, zone: str | None) -> None:
+    """The last nanosecond of a day is of that day, in files and in tables; a time that never comes
+    is refused.
+    """
+    midnight = datetime(2024, 7, 14, 22, tzinfo=UTC) if zone else datetime(2024, 7, 15, tzinfo=UTC)
+    last = int(midnight.timestamp()) * 10**9 - 1
     time = pa.array([last, last + 1, None], pa.int64()).cast(pa.timestamp("ns", zone))
     table = pa.table({"u": ["ann", "bob", "cleo"], "i": ["zoo", "pier", "pier"], "at": time})
     pq.write_table(table, tmp_path / "log.parquet")
     for source in (table, tmp_path / "log.parquet", pl.from_arrow(table), table.to_pandas()):
         assert days(source) == [{"zoo": 1}, {"pier": 1}]
+    kind = "TIMESTAMPTZ_NS" if zone else "TIMESTAMP_NS"
+    never = duckdb.sql(f"SELECT 'ann' AS u, 'zoo' AS i, CAST('infinity' AS {kind}) AS at")
+    refused(never, "time", time="at", **DAYS[0])
 
 
 def test_files_of_old_and_new_instants_are_one_log(tmp_path: Path) -> None:
