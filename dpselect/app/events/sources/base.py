@@ -384,8 +384,12 @@ def select_columns(
         elif kinds[role] == "number":
             sql = f"CAST({sql} AS DOUBLE)"
         elif make := _NANOSECONDS.get(stored):
-            whole = f"{make}(epoch_us(make_timestamp_ns(epoch_ns({sql}))))"
-            sql = f"CASE WHEN {sql} IS NOT NULL THEN coalesce({whole}, 'infinity') END"
+            exact = f"epoch_ns({sql})"
+            whole = f"{make}({exact} // 1000 - CAST({exact} % 1000 < 0 AS BIGINT))"
+            sql = (
+                f"CASE WHEN abs({exact}) < {2**63 - 1} THEN {whole}"
+                f" WHEN {sql} IS NOT NULL THEN 'infinity' END"
+            )
         if role in lists:
             sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
         selections.append(f"{sql} AS {SHORT[role]}")
@@ -443,7 +447,8 @@ def find_column(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] 
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
 _FRACTIONS = ("FLOAT", "DOUBLE")
-# Makers of microseconds, because a cast could round into the next period.
+# Makers of microseconds, because a cast could round into the next period. Infinity is the largest
+# integer, or null.
 _NANOSECONDS = {"TIMESTAMP_NS": "make_timestamp", "TIMESTAMPTZ_NS": "make_timestamptz"}
 # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the
 # rows
