@@ -1,6 +1,6 @@
 """Errors of the ledger. No message has a label, a curve of another charge, or a password."""
 
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, InvalidArgument
 
 
 class LedgerError(AccountingError):
@@ -19,11 +19,11 @@ class SchemaMismatch(LedgerError):
     """Error raised if the store holds no ledger, or one of an unknown schema version."""
 
 
-class UnknownDataset(LedgerError):
+class UnknownDataset(LedgerError, InvalidArgument):
     """Error raised if the ledger declares no dataset of this name."""
 
 
-class DatasetExists(LedgerError):
+class DatasetExists(LedgerError, InvalidArgument):
     """Error raised if a dataset of this name is already declared; declarations never change."""
 
 

@@ -55,7 +55,7 @@ def test_shell_charges_curves_mechanisms_and_events(ledger: Ledger) -> None:
     """A dataset is declared once; curves, mechanisms and events are charged, from text or a file,
     once for a key, as they fit.
     """
-    assert "already declared" in told("init --dataset clicks --epsilon 9", 1)
+    assert "already declared" in told("init --dataset clicks --epsilon 9", 2)
     assert "1 dataset(s)" in told("init")
     mechanism, event = Path("mechanism.json"), Path("event.json")
     mechanism.write_text(dps.ExponentialMechanism(epsilon=0.2).to_json())
@@ -436,5 +436,5 @@ def test_an_entry_for_the_registry(ledger: Ledger) -> None:
     assert "ε = 0.1" not in known["implementation"]["mechanisms"]
     told("report --registry clicks --output clicks.yaml")
     _require_schema("", yaml.safe_load(Path("clicks.yaml").read_text()))
-    assert "is not declared" in told("report --registry nobody --output x.yaml", 1)
+    assert "is not declared" in told("report --registry nobody --output x.yaml", 2)
     assert not Path("x.yaml").exists()
