@@ -238,7 +238,12 @@ def event_from_json(text: str | bytes) -> dp_event.DpEvent:
 
 
 def _event(data: object, deep: int) -> dp_event.DpEvent:
-    if not isinstance(data, dict) or not isinstance(data.get("event"), str) or deep == 0:
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("event"), str)
+        or "events" in data
+        or deep == 0
+    ):
         raise InvalidCurve(
             'an event is a JSON object like {"event": "Gaussian", "noise_multiplier": 1.1}; one'
             f' inside of another is under "of", {_MOST_DEEP} deep at most'
@@ -250,7 +255,7 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
             sorted(each.removesuffix("DpEvent") for each in _READERS if hasattr(dp_event, each))
         )
         raise InvalidCurve(f"event={data['event'][:40]!r} must be one of {kinds}")
-    fields = {field: value for field, value in data.items() if field not in ("event", "events")}
+    fields = {field: value for field, value in data.items() if field != "event"}
     if "of" in fields:
         inner = fields.pop("of")
         fields |= (

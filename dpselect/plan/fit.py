@@ -111,13 +111,14 @@ def fitted(
             f" {type(budget).__name__} and {type(request).__name__}: fitted('limited_domain',"
             " acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
         )
-    return _search(kind, budget, request, every)
+    return _search(mechanism_class(kind), budget, request, every)
 
 
 # A release, its dry run and its plan ask the same, and a series asks for each of its periods.
 @lru_cache(maxsize=256)
-def _search(kind: str, budget: Budget, request: TopKRequest, every: EveryGroup | None) -> Mechanism:
-    member = mechanism_class(kind)
+def _search(
+    member: type[Mechanism], budget: Budget, request: TopKRequest, every: EveryGroup | None
+) -> Mechanism:
     fields, best = _settings(member, budget, request), None
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
     counted = (

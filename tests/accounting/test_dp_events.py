@@ -251,9 +251,7 @@ def test_events_that_are_no_guarantee_raise(event: dp_event.DpEvent) -> None:
 
 
 @pytest.mark.parametrize("missing", [None, "", [], {}, "0.1", 2j, 10**400, np.zeros(2)])
-def test_a_field_that_is_no_number_is_never_taken_for_zero(
-    missing: Any, later: dict[str, Any]
-) -> None:
+def test_event_fields_without_numbers_are_refused(missing: Any, later: dict[str, Any]) -> None:
     """A sampling probability, an additive term or a delta that is missing gives no smaller curve:
     the event is refused, as any other that holds no number.
     """
@@ -297,7 +295,7 @@ def test_round_trip(curve: Curve, relation: Relation) -> None:
     assert np.all(again.rdp(orders) <= curve.rdp(orders) * (1 + 1e-6) + 1e-15)
 
 
-def test_the_responses_of_a_pure_epsilon_lose_no_less_than_it() -> None:
+def test_written_responses_lose_at_least_epsilon() -> None:
     """The exact loss of the noise that is written is at least epsilon, from where it is a rounding
     of the noise to where it leaves hardly any; beyond, no reader finds a guarantee.
     """

@@ -131,7 +131,7 @@ def test_spent_epsilon_matches_an_equivalent_budget(budget: acc.Budget, share: f
     assert smaller < main
 
 
-def test_a_small_budget_states_no_negative_epsilon() -> None:
+def test_small_budget_states_no_negative_epsilon() -> None:
     """A charge never states less than no charge, although the conversion alone is below zero."""
     assert Remaining(acc.Budget(epsilon=1e-7, delta=1e-6), acc.cost.Cost(1, 0)).so_far[0] >= 0.0
 

@@ -530,7 +530,7 @@ def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(
 @pytest.mark.parametrize(
     ("limit", "delta"), [(1.9e-12, 0.0), (0.1234567890129, 0.0), (0.1234567890129, 1e-6)]
 )
-def test_a_budget_of_many_digits_that_is_spent_states_no_less(limit: float, delta: float) -> None:
+def test_spent_budget_of_many_digits_states_its_whole_cost(limit: float, delta: float) -> None:
     """A charge that equals a budget of more than 12 decimals fits; what is stated of it afterwards
     is not below its own cost, by the filter, at all times, and over many periods.
     """

@@ -481,7 +481,7 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
     assert not released.complete
 
 
-def test_what_groups_declare_stays_as_it_was_checked() -> None:
+def test_grouped_scores_cannot_change_after_their_check() -> None:
     """A bound on groups per user that could be lowered, or scores that could be put in, after the
     checks would be released at too low a cost.
     """

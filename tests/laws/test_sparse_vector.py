@@ -597,7 +597,7 @@ def test_every_pick_of_a_larger_stable_set_is_paid_for(k: int) -> None:
 
 
 @pytest.mark.parametrize("lift", [2**53 - 5, 2**62])
-def test_the_law_of_a_large_margin_ignores_what_all_scores_share(lift: int) -> None:
+def test_large_margin_distribution_ignores_a_common_shift(lift: int) -> None:
     """Leads are exact at any height: scores beyond 2^53 have the law of the same scores near 0, as
     their draws do.
     """

@@ -230,10 +230,10 @@ accounting/curves/sparse_vector.py
     laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above
         answers = @self._count * float((gain
 accounting/dp_events.py
-    accounting/test_dp_events.py::test_the_responses_of_a_pure_epsilon_lose_no_less_than_it
+    accounting/test_dp_events.py::test_written_responses_lose_at_least_epsilon
         (1 + odds) / ROOT_UP, 2) => (1 + odds), 2)
         math.exp(-curve.epsilon0) if curve.epsilon0 < 700 else 0.0 => math.exp(-min(curve.epsilon0, 700.0))
-    accounting/test_dp_events.py::test_a_field_that_is_no_number_is_never_taken_for_zero
+    accounting/test_dp_events.py::test_event_fields_without_numbers_are_refused
         if event.sampling_probability == 0 => if not event.sampling_probability
         if event.xi == 0 => if not event.xi
         if event.delta == 0 => if not event.delta
@@ -458,7 +458,7 @@ accounting/measures.py
         return @curve.epsilon0 <= release.epsilon0 and
     laws/test_exact_constants.py::test_anytime_overhead_matches_its_closed_form
         return PRECISE.subtract(_GUARD, cost) => return PRECISE.subtract(_GUARD, cost) * Decimal('0.95')
-    accounting/test_remaining.py::test_a_small_budget_states_no_negative_epsilon
+    accounting/test_remaining.py::test_small_budget_states_no_negative_epsilon
         max(0.0, float_up(spent => max(-1.0, float_up(spent
     accounting/test_remaining.py::test_spent_epsilon_matches_an_equivalent_budget
         PRECISE.subtract(exact(@budget.limit)
@@ -488,7 +488,7 @@ accounting/remaining.py
         product_up(whole, @budget.limit)
     laws/test_filter_laws.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted
         if odometer is None or whole: => if odometer is None:
-    laws/test_filter_laws.py::test_a_budget_of_many_digits_that_is_spent_states_no_less
+    laws/test_filter_laws.py::test_spent_budget_of_many_digits_states_its_whole_cost
         return max(self.spent.main, whole) => return self.spent.main
     laws/test_budget_paths.py::test_require_and_affordable_match_the_charge
         can_afford(self.spent, runs * curve) => can_afford(self.spent, (runs - 1) * curve)
@@ -657,7 +657,7 @@ dpselect/app/continual/horizon.py
     dpselect/app/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
         if self._is_marked(meta, len(releases) + 1): => if False:
 dpselect/app/continual/lifecycle.py
-    dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
+    dpselect/app/cli/test_continual.py::test_moved_state_continues_its_series
         if not unnamed and held.name == => if False and held.name ==
     dpselect/app/cli/test_continual.py::test_a_series_of_stated_length_takes_an_end_that_moves
         *(("until",) if ended else ()) => *(("until",) if False else ())
@@ -722,7 +722,7 @@ dpselect/app/csv_text.py
 dpselect/app/events/catalog.py
     dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
         normalize_labels(list_labels(catalog, what), normalize) => list_labels(catalog, what)
-    dpselect/app/events/test_scores.py::test_a_catalog_in_a_table_is_the_column_of_its_labels
+    dpselect/app/events/test_scores.py::test_catalog_table_is_read_by_its_label_column
         elif not _is_table(source): => else:
         or _is_table(labels): => or False:
     dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
@@ -752,10 +752,11 @@ dpselect/app/events/counting.py
         source = ( f"(SELECT * FROM {source} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING" " (g))" )
         => source = f"(SELECT * FROM {source})"
 dpselect/app/events/engine.py
-    dpselect/app/events/test_file_options.py::test_lines_of_comments_are_left_out
-        data, start = data[start:], 0 => pass
+    dpselect/app/events/test_nothing.py::test_dry_run_depends_on_no_row_below_the_header
+        ("dpselect.undecoded", "surrogatepass") => ("strict", "surrogatepass")
     dpselect/app/events/test_nothing.py::test_dry_run_ignores_damage_below_the_header
         getattr(stream, "read1", stream.read) => stream.read
+        data, start = data[start:], 0 => pass
     laws/test_exact_constants.py::test_the_reader_loads_and_fetches_no_extension
         "autoload_known_extensions": False => "autoload_known_extensions": True
     dpselect/app/events/test_sources.py::test_a_stream_is_not_asked_twice
@@ -848,15 +849,18 @@ dpselect/app/events/sources/databases.py
 dpselect/app/events/sources/formats.py
     dpselect/app/events/test_file_options.py::test_an_array_of_json_is_read_as_lines_of_it_are
         form = "array" if => form = "newline_delimited" if
-    dpselect/app/events/test_file_options.py::test_lines_of_comments_are_left_out
+    dpselect/app/events/test_file_options.py::test_comment_lines_are_left_out
         if between and self.comment and => if self.comment and
-        itertools.dropwhile(lambda record: not record, self => itertools.dropwhile(lambda record: False, self
+        lambda record: self.comment and not record => lambda record: False
+    dpselect/app/events/test_nothing.py::test_dry_run_depends_on_no_row_below_the_header
+        most = 1 if request.unread => most = None if request.unread
+        if request.unread and UNDECODED in => if False and UNDECODED in
         field.replace(CSV.quote, CSV.quote * 2) => field
-    dpselect/app/events/test_file_options.py::test_comments_in_files_of_other_forms
+    dpselect/app/events/test_file_options.py::test_files_with_comments_keep_all_other_rules
         if self.is_open(line): => if False:
         "\n"], strict=False => "\n"], strict=True
         _STAND_IN = "\ud800" => _STAND_IN = "\x1f"
-    dpselect/app/events/test_file_options.py::test_quotes_that_a_backslash_escapes
+    dpselect/app/events/test_file_options.py::test_escaped_quotes_are_read
         in (self, *self.candidates()) => in (self,)
         _ESCAPED = re.compile(rb"\\[!-~]") => _ESCAPED = re.compile(rb"\\[\\\"]")
         block = _ESCAPED.sub(b"__", block) => pass
@@ -871,7 +875,7 @@ dpselect/app/events/sources/formats.py
         engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
     dpselect/app/events/test_errors.py::test_damaged_files_are_refused
         'ARRAY' AND NOT unpaired THEN => 'ARRAY' THEN
-    dpselect/app/events/test_sources.py::test_hidden_names_are_read_where_the_pattern_states_them
+    dpselect/app/events/test_sources.py::test_pattern_reads_hidden_names_only_if_stated
         hidden -= {part[0] for part in rest.parts} => hidden = set()
         hidden -= {part[0] for part in rest.parts} => pass
     dpselect/app/events/test_errors.py::test_quotes_are_quotes_in_csv_alone
@@ -967,7 +971,7 @@ dpselect/mechanisms/above_threshold.py
         math.sqrt(answer_change) * ratio_up => math.sqrt(0.9 * answer_change) * ratio_up
     laws/test_sparse_vector.py::test_threshold_alone_shift_matches_one_answers_change
         alone=@alone if alone
-    laws/test_sparse_vector.py::test_the_law_of_a_large_margin_ignores_what_all_scores_share
+    laws/test_sparse_vector.py::test_large_margin_distribution_ignores_a_common_shift
         gumbel_softmax(center(ordered[:size]), => gumbel_softmax(margins(ordered[:size], 0.0),
         beyond = -center(ordered)[1:] - => beyond = margins(ordered[:1], 0.0) - margins(ordered[1:], 0.0) -
     laws/test_sparse_vector.py::test_the_margins_are_exact_to_a_few_counts
@@ -1098,7 +1102,7 @@ dpselect/mechanisms/noisy_max.py
     laws/test_vectors.py::test_exponential_noise_attains_the_laplace_profile
         epsilon_curve(self.noise_name, @self.epsilon)
 dpselect/mechanisms/per_group.py
-    laws/test_per_group.py::test_what_groups_declare_stays_as_it_was_checked
+    laws/test_per_group.py::test_grouped_scores_cannot_change_after_their_check
         return MappingProxyType(self._scores) => return self._scores
     dpselect/plan/test_counts.py::test_partially_counted_users_give_a_lower_bound_only
         def counts_in_part(self) -> bool:¶        return True => def counts_in_part(self) -> bool:¶        return False
@@ -1450,7 +1454,7 @@ dpselect/app/release/answer.py
         bar = @interval.half_width +
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         count=max(1, len(self.selection)) => count=1
-    dpselect/app/release/test_retry.py::test_what_is_not_declared_was_not_charged
+    dpselect/app/release/test_retry.py::test_error_says_that_an_undeclared_dataset_was_not_charged
         except acc.ledger.UnknownDataset: => except ZeroDivisionError:
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         expected["entry"] = charge.get("entry") => pass
@@ -1528,7 +1532,7 @@ dpselect/app/release/run.py
     dpselect/app/release/test_retry.py::test_unnamed_release_is_resumed_by_its_ledger_key
         if receipt.replayed:¶            return cls => if False:¶            return cls
 dpselect/app/release/series.py
-    dpselect/app/cli/test_continual.py::test_a_state_that_was_moved_is_told_and_goes_on
+    dpselect/app/cli/test_continual.py::test_moved_state_continues_its_series
         if earlier is not None and not state.exists(): => if False:
     dpselect/app/release/test_noise_check.py::test_a_series_stops_before_its_second_charge
         not self._question.spec.go_on and len(answers) == 1 => False and len(answers) == 1

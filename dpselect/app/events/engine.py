@@ -613,6 +613,11 @@ def plain(
     raise EventLogError(f"{file_name} {failure}")
 
 
+# in place of bytes that are not of a stated encoding; no text has it
+UNDECODED = "\ud800".encode(errors="surrogatepass")
+codecs.register_error("dpselect.undecoded", lambda error: ("\ud800", cast(Any, error).end))
+
+
 def _first_record(
     parts: Iterable[bytes],
     codec_name: str | None,
@@ -621,15 +626,17 @@ def _first_record(
 ) -> bytes:
     """The first record of data that is read in parts, in UTF-8, if its line end is not far.
 
-    Comments and blank lines above it are left out if there may be comments.
+    Comments and blank lines above it are left out if there may be comments. `UNDECODED` stands for
+    bytes that are not of a stated encoding, because lines below the header must decide nothing.
     """
-    decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(
-        "strict" if codec_name else "surrogateescape"
+    decoding, encoding = (
+        ("dpselect.undecoded", "surrogatepass") if codec_name else ("surrogateescape",) * 2
     )
+    decoder = codecs.getincrementaldecoder(codec_name or "utf-8")(decoding)
     data, start = b"", 0
     with suppress(csv.Error):  # a field that is too long
         for part in parts:
-            data += decoder.decode(part).encode(errors="surrogateescape")
+            data += decoder.decode(part).encode(errors=encoding)
             while (
                 end := min(
                     (at for mark in (b"\n", b"\r") if (at := data.find(mark, start)) >= 0),
@@ -637,11 +644,10 @@ def _first_record(
                 )
             ) >= 0:
                 start = end + 1
-                record = data[:start]
-                if comment and record[:1] in (b"\n", b"\r", comment.encode()):
+                if comment and data[:1] in (b"\n", b"\r", comment.encode()):
                     data, start = data[start:], 0
-                elif not is_open(record.decode(errors="surrogateescape")):
-                    return record
+                elif not is_open(data[:start].decode(errors="surrogateescape")):
+                    return data[:start]
             if len(data) > _FAR:
                 break
     return data

@@ -23,6 +23,7 @@ from urllib.parse import unquote
 from accounting.address import mask
 from accounting.errors import missing_extra
 from dpselect.app.events.engine import (
+    UNDECODED,
     Engine,
     inner_suffix,
     not_encoded,
@@ -113,9 +114,12 @@ class Delimited:
         )
         if request.options.delimiter is None:
             form = form.sniff(path, columns, request.options.header, what)
-        if form.comment and not request.unread:
-            path = form.copy_rows(path, engine.fresh_path("rows"), what)
-            form = replace(form, quote=CSV.quote, comment="")
+        if form.comment or request.unread:
+            most = 1 if request.unread else None
+            path = form.copy_rows(path, engine.fresh_path("rows"), what, most)
+            form = replace(form, quote=CSV.quote, escape="", comment="")
+        if request.unread and UNDECODED in path.read_bytes():
+            raise EventLogError(f"{what} {not_encoded(request.options.encoding)}")
         return form.read(path, columns, request.options.header, what, tells=engine.tells)
 
     @staticmethod
@@ -139,9 +143,10 @@ class Delimited:
             comment=options.comment or "",
         )
 
-    def copy_rows(self, path: Path, target: Path, what: str) -> Path:
-        """`target`, made a file of the records without comments, with all fields in double quotes.
+    def copy_rows(self, path: Path, target: Path, what: str, most: int | None) -> Path:
+        """`target`, a file of the first `most` records, or of all, with fields in double quotes.
 
+        Comments are left out, and lines below the last of these records decide nothing.
         The engine would also cut a field at a comment character within it. A line within a quoted
         field is no comment.
         """
@@ -151,9 +156,11 @@ class Delimited:
                 path.open(encoding="utf-8", errors="surrogateescape", newline="") as stream,
                 target.open("x", encoding="utf-8", errors="surrogateescape", newline="") as rows,
             ):
-                records = itertools.dropwhile(lambda record: not record, self.records(stream))
+                records = itertools.dropwhile(
+                    lambda record: self.comment and not record, self.records(stream)
+                )
                 try:
-                    for record in records:
+                    for record in itertools.islice(records, most):
                         fields = (
                             f'"{field.replace(CSV.quote, CSV.quote * 2)}"' for field in record
                         )

@@ -402,7 +402,7 @@ def test_each_nights_log_may_have_a_name_of_its_own(kept: str) -> None:
     assert (record["released"], record["question"]) == (second["released"], second["question"])
 
 
-def test_a_state_that_was_moved_is_told_and_goes_on() -> None:
+def test_moved_state_continues_its_series() -> None:
     """It has the status of a missing state, although the output lies in the way, and goes on where
     it is named. An option that makes another question is named too.
     """

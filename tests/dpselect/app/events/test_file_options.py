@@ -372,7 +372,7 @@ PAIRS_OF_HARD = [(f"{first}{number}", label) for number, first in enumerate(HARD
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_lines_of_comments_are_left_out(suffix: str, end: str, tmp_path: Path) -> None:
+def test_comment_lines_are_left_out(suffix: str, end: str, tmp_path: Path) -> None:
     """Above the header, where a dry run looks, and between rows. A label that has the character
     stays, and so does a line within quotes that begins with it: no row tells how others are read.
     """
@@ -393,7 +393,7 @@ def test_lines_of_comments_are_left_out(suffix: str, end: str, tmp_path: Path) -
     refused(path, "'other' is not a column", user="user_id", item="other", comment="#")
 
 
-def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
+def test_files_with_comments_keep_all_other_rules(tmp_path: Path) -> None:
     """The header still tells the delimiter, TSV has no quotes, and what lies below the comments is
     refused as in a file without.
     """
@@ -426,7 +426,7 @@ def test_comments_in_files_of_other_forms(tmp_path: Path) -> None:
     refused(path, "comment= does not go with escape=", **COLUMNS, comment="#", escape="\\")
 
 
-def test_quotes_that_a_backslash_escapes(tmp_path: Path) -> None:
+def test_escaped_quotes_are_read(tmp_path: Path) -> None:
     """As Spark writes them, in the header too, wherever a block of bytes ends; without the option
     the refusal names it.
     """

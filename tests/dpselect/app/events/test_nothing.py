@@ -429,11 +429,37 @@ def test_dry_run_ignores_damage_below_the_header(
     """
     text = "u,i\n" + "".join(f"{row * 7919 % 10007},{row * 104729 % 1009}\n" for row in range(rows))
     path = tmp_path / "log.csv.gz"
-    path.write_bytes(damage(gzip.compress(text.encode())))
-    require_columns(str(path), Reading(user="u", item="i"))
-    with pytest.raises(EventLogError, match="its columns are 'u', 'i'"):
-        require_columns(str(path), Reading(user="u", item="x"))
-    refused(str(path), "not a whole gzip")
+    for above, comment in (("", None), ("# u\n\n", "#")):
+        path.write_bytes(damage(gzip.compress((above + text).encode())))
+        require_columns(str(path), Reading(user="u", item="i", comment=comment))
+        with pytest.raises(EventLogError, match="its columns are 'u', 'i'"):
+            require_columns(str(path), Reading(user="u", item="x", comment=comment))
+        refused(str(path), "not a whole gzip", comment=comment)
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-8", "ascii", "cp1252", "utf-16"])
+@pytest.mark.parametrize("header", ["u;i", 'u;i;"a,"', 'u;i;"5"" x, ""y"'])
+@pytest.mark.parametrize("comment", [None, "#"])
+def test_dry_run_depends_on_no_row_below_the_header(
+    tmp_path: Path, encoding: str | None, header: str, comment: str | None
+) -> None:
+    """Rows that are malformed, or of another encoding than stated, do not refuse it, whichever
+    delimiter would let the header go on below its line; a header that is malformed does.
+    """
+    path, reading = (
+        tmp_path / "log.csv",
+        Reading(user="u", item="i", encoding=encoding, comment=comment),
+    )
+    codec = encoding or "utf-8"
+    above = f"{header}\n".encode(codec)
+    for rows in ("", 'a;b;"c\n', "a\n\nfoot\n", '#"\n', 'x;y;"\n\nfoot"\n'):
+        path.write_bytes(above + f"{rows}".encode(codec.replace("16", "16-le")))
+        require_columns(str(path), reading)
+        path.write_bytes(above + b"\x00\xd8\x81\xff" + rows.encode(codec.replace("16", "16-le")))
+        require_columns(str(path), reading)
+    path.write_bytes("u;i;".encode(codec) + b"\x00\xd8\x81\xff" + "\n".encode(codec)[-2:])
+    with pytest.raises(EventLogError, match=f"is not valid {encoding or 'UTF-8'}"):
+        require_columns(str(path), reading)
 
 
 def test_a_fraction_that_is_not_read_is_refused_by_its_type() -> None:

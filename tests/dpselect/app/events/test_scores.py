@@ -199,7 +199,7 @@ def test_read_catalog(
 
 
 @pytest.mark.parametrize("kind", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
-def test_a_catalog_in_a_table_is_the_column_of_its_labels(kind: Any) -> None:
+def test_catalog_table_is_read_by_its_label_column(kind: Any) -> None:
     """It is read like a file, and never taken for a list of the names of its columns."""
     table = kind({"item": ["zoo", "pier"], "town": ["a", "b"]})
     log = pa.table({"who": [1, 2, 2], "item": ["zoo", "zoo", "pier"]})

@@ -87,7 +87,7 @@ def test_names_of_folders_are_columns(tmp_path: Path) -> None:
         )
 
 
-def test_hidden_names_are_read_where_the_pattern_states_them(tmp_path: Path) -> None:
+def test_pattern_reads_hidden_names_only_if_stated(tmp_path: Path) -> None:
     """A pattern matches a file that is still being written as little as a folder holds it."""
     for name, user in (("a", 1), (".b", 2), ("_c", 3), ("_temporary/d", 4)):
         path = tmp_path / f"{name}.csv"

@@ -644,7 +644,7 @@ def test_unnamed_release_is_resumed_by_its_ledger_key() -> None:
     assert actions() == RELEASED * 2
 
 
-def test_what_is_not_declared_was_not_charged() -> None:
+def test_error_says_that_an_undeclared_dataset_was_not_charged() -> None:
     """A charge to a dataset that the ledger does not have leaves no doubt."""
     curve = acc.PureDP(epsilon=0.1).to_json()
     ask = f"ledger charge --ledger {URL} --dataset lgo --relation add_remove --key k --curve"
