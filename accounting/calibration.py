@@ -448,9 +448,9 @@ _TOO_COSTLY = (
 
 
 def _failure(
-    probes: _Probes, message: str, at: float = math.nan, remedy: str = ""
+    probes: _Probes, message: str, failed_at: float = math.nan, remedy: str = ""
 ) -> CalibrationError:
-    trials, budget, cost = probes.parameters(), probes.budget, probes.costs.get(at)
+    trials, budget, cost = probes.parameters(), probes.budget, probes.costs.get(failed_at)
     facts = {
         "least": trials[0],
         "most": trials[-1],
@@ -459,7 +459,7 @@ def _failure(
         "remedy": remedy,
     }
     return CalibrationError(
-        message.format(**facts, budget=budget, limit=budget.limit, at=at, cost=cost)
+        message.format(**facts, budget=budget, limit=budget.limit, at=failed_at, cost=cost)
     )
 
 

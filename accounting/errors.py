@@ -44,8 +44,8 @@ class AccountingError(Exception):
 
     def at(self, *path: str | int) -> Self:
         """Return this error, with `path` put before the path to the refused field."""
-        own = self.path
-        self._path = path if own == path[-1:] else (*path, *own)
+        earlier = self.path
+        self._path = path if earlier == path[-1:] else (*path, *earlier)
         return self
 
 

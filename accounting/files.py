@@ -22,14 +22,14 @@ _TEXT_BYTES = 2**26
 
 
 def read_bytes(
-    path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
+    path: Path, error: type[AccountingError], title: str = "the file", most: int = _TEXT_BYTES
 ) -> bytes:
     """Return the content of a regular file.
 
     Args:
         path: the file.
         error: class of the error to raise.
-        what: name of the file in messages.
+        title: name of the file in messages.
         most: largest size allowed, in bytes.
 
     Raises:
@@ -38,7 +38,7 @@ def read_bytes(
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(f"{what} {mask(path)} is not a regular file. Name one")
+                raise error(f"{title} {mask(path)} is not a regular file. Name one")
             buffer = io.BytesIO()
             # read at once, it would take `most` bytes for any file
             while buffer.tell() <= most and (piece := stream.read(_PIECE)):
@@ -47,37 +47,37 @@ def read_bytes(
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(
-            f"{what} {mask(path)} cannot be read ({reason}). Check its name and its permissions"
+            f"{title} {mask(path)} cannot be read ({reason}). Check its name and its permissions"
         ) from None
     if len(content) > most:
         raise error(
-            f"{what} {mask(path)} has more than {most:,} bytes, which is the limit. Give a"
+            f"{title} {mask(path)} has more than {most:,} bytes, which is the limit. Give a"
             " smaller one"
         )
     return content
 
 
 def read_text(
-    path: Path, error: type[AccountingError], what: str = "the file", most: int = _TEXT_BYTES
+    path: Path, error: type[AccountingError], title: str = "the file", most: int = _TEXT_BYTES
 ) -> str:
     """Return a file's content as UTF-8 text without byte order mark; arguments as `read_bytes`."""
     try:
-        return read_bytes(path, error, what, most).decode("utf-8-sig")
+        return read_bytes(path, error, title, most).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{what} {mask(path)} cannot be read as text. Save it as UTF-8") from None
+        raise error(f"{title} {mask(path)} cannot be read as text. Save it as UTF-8") from None
 
 
-def require_new(path: Path, what: str = "the file") -> None:
+def require_new(path: Path, title: str = "the file") -> None:
     """Check, before any work, that a new file can be made at `path`.
 
     Args:
         path: the file.
-        what: name of the file in messages.
+        title: name of the file in messages.
 
     Raises:
         OutputRefused: the file exists, has no folder, or may not be written there.
     """
-    name = f"{what} {mask(path)}"
+    name = f"{title} {mask(path)}"
     if "\0" in str(path) or not path.name:
         raise OutputRefused(f"{name} is not the name of a file. Name one")
     if os.path.lexists(path):
@@ -97,7 +97,7 @@ def require_new(path: Path, what: str = "the file") -> None:
 @contextlib.contextmanager
 def new_file(
     path: Path,
-    what: str = "the file",
+    title: str = "the file",
     *,
     mode: int = PUBLIC,
     encoding: str | None = None,
@@ -109,7 +109,7 @@ def new_file(
 
     Args:
         path: the file. The content is first written beside it, under another name.
-        what: name of the file in messages.
+        title: name of the file in messages.
         mode: permissions of the file, before the process's mask.
         encoding: encoding of a text stream; None for bytes.
         replace: True to replace an existing file. Use it only for a file that the same work wrote
@@ -120,7 +120,7 @@ def new_file(
         OutputError: it cannot be written.
     """
     if not replace:
-        require_new(path, what)
+        require_new(path, title)
     elif path.is_symlink():
         path = path.resolve()
     scratch = path.with_name(f".dpselect-{uuid.uuid4().hex}")
@@ -139,27 +139,27 @@ def new_file(
             sync_folder(path.parent)
         elif not settle(scratch, path):
             raise OutputRefused(
-                f"{what} {mask(path)} was made by another process meanwhile and is not"
+                f"{title} {mask(path)} was made by another process meanwhile and is not"
                 " overwritten. Name another file"
             )
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise OutputError(
-            f"{what} {mask(path)} cannot be written ({reason}), and no part of it is left"
+            f"{title} {mask(path)} cannot be written ({reason}), and no part of it is left"
         ) from None
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
 
 
-def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], mode: int) -> None:
+def write_text(target: Path | str | IO[str], title: str, pieces: Iterable[str], mode: int) -> None:
     """Write text piece by piece to a new file, or to an open one.
 
     Arguments and errors are those of `new_file`.
     """
     try:
         with (
-            new_file(Path(target), what, mode=mode, encoding="utf-8")
+            new_file(Path(target), title, mode=mode, encoding="utf-8")
             if isinstance(target, Path | str)
             else contextlib.nullcontext(target)
         ) as file:
@@ -167,7 +167,7 @@ def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], m
                 file.write(piece)
     except OSError as error:
         raise OutputError(
-            f"{what} cannot be written ({error.strerror}), and the written part is incomplete"
+            f"{title} cannot be written ({error.strerror}), and the written part is incomplete"
         ) from None
 
 

@@ -73,8 +73,8 @@ def entry(ledger: Ledger, name: str) -> str:
     return asset("accounting.page", "registry.yaml").format(
         **{field: json.dumps(value, ensure_ascii=False) for field, value in fields.items()},
         privacy_parameters="".join(
-            f"      {of}: {_number(value)}\n"
-            for of, value in parameters.items()
+            f"      {parameter}: {_number(value)}\n"
+            for parameter, value in parameters.items()
             if value is not None
         ),
     )

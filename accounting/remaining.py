@@ -368,9 +368,9 @@ class Remaining(Sectioned):
             else ""
         )
         parts = (
-            f"{_share(have, whole, of, ROUND_FLOOR)} left, {_share(need, whole, of, ROUND_CEILING)}"
-            f" for each: enough for {have // need:,}"
-            for have, need, whole, of in self._parts(self._cost)
+            f"{_share(have, whole, part, ROUND_FLOOR)} left,"
+            f" {_share(need, whole, part, ROUND_CEILING)} for each: enough for {have // need:,}"
+            for have, need, whole, part in self._parts(self._cost)
         )
         return "; ".join(parts) + alone
 
@@ -383,8 +383,8 @@ class Remaining(Sectioned):
             return "nothing, because any number fits"
         goal = 2 * self.releases or 1
         short = [
-            (have // goal, whole, of)
-            for have, need, whole, of in self._parts(self._cost)
+            (have // goal, whole, part)
+            for have, need, whole, part in self._parts(self._cost)
             if have // need < goal
         ]
         if any(each == 0 for each, _, _ in short):
@@ -394,17 +394,17 @@ class Remaining(Sectioned):
             _FAILURE: "lower its delta (noise does not help), as releases= does",
         }
         changes = [
-            f"{words[of]}: at most {_share(each, whole, of, ROUND_FLOOR)} each"
-            for each, whole, of in short
+            f"{words[part]}: at most {_share(each, whole, part, ROUND_FLOOR)} each"
+            for each, whole, part in short
         ]
         return f"{'; and '.join(changes)}; then {goal:,} fit"
 
     def _parts(self, cost: Cost) -> Iterator[tuple[int, int, int, str]]:
-        for have, need, whole, of in zip(
+        for have, need, whole, part in zip(
             self._rest, cost, self.budget.capacity, (_MAIN, _FAILURE), strict=True
         ):
             if need:
-                yield have, need, whole, of
+                yield have, need, whole, part
 
 
 @final
@@ -440,14 +440,14 @@ def _shares(part: Cost, whole: Cost) -> tuple[float, float]:
     return main, failure
 
 
-def _share(amount: int, whole: int, of: str, rounding: str) -> str:
+def _share(amount: int, whole: int, part: str, rounding: str) -> str:
     """Return an amount of one part in words.
 
     A failure probability is given as such, all else as a share of the budget, never of epsilon.
     """
-    if of == _FAILURE:
-        return f"{round_to(multiple(amount, FAILURE_UNIT), rounding, 4)} of {of}"
-    return f"{share_in_words(amount, whole, rounding)} of {of}"
+    if part == _FAILURE:
+        return f"{round_to(multiple(amount, FAILURE_UNIT), rounding, 4)} of {part}"
+    return f"{share_in_words(amount, whole, rounding)} of {part}"
 
 
 def share_in_words(amount: int, whole: int, rounding: str) -> str:
@@ -489,14 +489,14 @@ def sum_periods(budget: Budget, totals: Iterable[Remaining]) -> tuple[float, flo
 
 def periods_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
     """Return the sum over periods as a sentence; `window` is the name of a period."""
-    of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
+    subject = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
     if not math.isfinite(epsilon):
         return (
-            f"for a user whose rows lie in {of}, the rho of all of them adds up; no epsilon is"
+            f"for a user whose rows lie in {subject}, the rho of all of them adds up; no epsilon is"
             " stated without a delta"
         )
     words = (
-        f"for a user whose rows lie in {of}, the cost is epsilon"
+        f"for a user whose rows lie in {subject}, the cost is epsilon"
         f" {round_to(exact(epsilon), ROUND_CEILING, 4)}"
     )
     return (

@@ -165,7 +165,7 @@ def _section(
     shares = summary.shares if len(summary.shares) > 1 else ()
     # The budget itself has something to say at its delta, or above it where all of it may go to
     # failures.
-    own = budget.delta if budget.epsilon is not None else 2 * budget.delta
+    stated_delta = budget.delta if budget.epsilon is not None else 2 * budget.delta
     return {
         "name": name,
         "promise": _promise(dataset),
@@ -198,7 +198,7 @@ def _section(
         "units": units_in_words(budget),
         "guarantees": [
             _guarantee(budget, summary.curves, delta)
-            for delta in sorted({*deltas, own} - {0.0}, reverse=True)
+            for delta in sorted({*deltas, stated_delta} - {0.0}, reverse=True)
         ],
         "composed": summary.curves is not None,
         "curves": _curve_rows(summary.curves or {}, proofs),
@@ -403,9 +403,9 @@ def _y(share: float) -> float:
     return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _seconds(at: str) -> float:
+def _seconds(timestamp: str) -> float:
     try:
-        return datetime.fromisoformat(at).timestamp()
+        return datetime.fromisoformat(timestamp).timestamp()
     except ValueError:
         return 0.0
 

@@ -175,8 +175,8 @@ def _hides(curve: HashableCurve, mu: float, edges: Floats, deltas: Floats) -> bo
     from scipy.special import log_ndtr, ndtr  # most programs ask for no mu
 
     above = np.zeros(len(edges) - 1, dtype=np.bool_)
-    for at in ((edges[1:] + edges[:-1]) / 2, edges[1:]):
-        first, second = ndtr(mu / 2 - at / mu), log_ndtr(-mu / 2 - at / mu)
+    for points in ((edges[1:] + edges[:-1]) / 2, edges[1:]):
+        first, second = ndtr(mu / 2 - points / mu), log_ndtr(-mu / 2 - points / mu)
         left, right = (
             first - other - _TEST_ROUNDING * (first + other)
             for other in (np.exp(edges[:-1] + second), np.exp(edges[1:] + second))
@@ -309,8 +309,8 @@ def plot(curve: HashableCurve, axes: tuple[Axes, Axes] | None = None) -> tuple[A
             pyplot = importlib.import_module("matplotlib.pyplot")
         except ImportError:
             raise missing_extra("plots need matplotlib", "plot") from None
-        drawn = pyplot.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")[1]
-        axes = drawn[0], drawn[1]
+        panels = pyplot.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")[1]
+        axes = panels[0], panels[1]
     left, right = axes
     rates = np.unique(
         np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 16), np.linspace(0.1, 1.0, 19)])

@@ -100,16 +100,18 @@ def write(sections: Iterable[Section], console: Console) -> None:
         if section.title:
             console.print(Text(section.title, style="bold"))
         places = [
-            at
-            for at, head in enumerate(section.heads)
+            index
+            for index, head in enumerate(section.heads)
             if console.width >= _WIDE or head in (section.narrow or section.heads)
         ]
         columns = [
-            words() if section.heads[at] in section.left else Column(justify="right", no_wrap=True)
-            for at in places
+            words()
+            if section.heads[index] in section.left
+            else Column(justify="right", no_wrap=True)
+            for index in places
         ]
-        rows = [[Text(str(row[at])) for at in places] for row in section.rows]
-        heads = [Text(section.heads[at], style="bold") for at in places]
+        rows = [[Text(str(row[index])) for index in places] for row in section.rows]
+        heads = [Text(section.heads[index], style="bold") for index in places]
         facts = [[Text(str(cell)) for cell in fact] for fact in section.facts]
         for form, cells in (
             ([Column(style="cyan", no_wrap=True), words()], facts),

@@ -435,7 +435,7 @@ def _import_extra(module: str, extra: str) -> Any:
         raise missing_extra(f"this table needs {module}", extra) from None
 
 
-def _parse_labels(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
+def _parse_labels(arrow: Any, names: tuple[int | str, ...], field: str) -> Any:
     """Return labels as integers if all are, and as text otherwise."""
     fitting: Mapping[Any, tuple[int, int]] = {
         arrow.int64(): (-(2**63), 2**63),
@@ -448,7 +448,7 @@ def _parse_labels(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:
     texts = [str(name) for name in names]
     if len(set(texts)) < len(set(names)):
         raise InvalidRequest(
-            f"{what} holds an integer and a text that are written alike: a table holds one type,"
+            f"{field} holds an integer and a text that are written alike: a table holds one type,"
             " use to_json"
         )
     return arrow.array(texts, arrow.string())

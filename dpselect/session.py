@@ -465,13 +465,13 @@ class Session:
         key = receipt.key if again else self.require_new(receipt).key
         if receipt.state == "reserved":
             ledger.commit(name, key, actor=self._actor)
-        drawn, claim = draw(receipt)
+        result, claim = draw(receipt)
         # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is
         # dropped.
         ledger.release(
-            name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None
+            name, key, actor=self._actor, claim=claim, spent=spent(result) if spent else None
         )
-        return drawn
+        return result
 
     def _require_covered(self, item: Chargeable, scores: object = None) -> None:
         """Refuse a cost that does not cover several periods that are read together (Theorem F11).
@@ -592,9 +592,9 @@ class Schedule:
                 )
             self._kept.value = remaining - Counter([mechanism])
         self._ledger.commit(self._dataset, self._key, actor=self._actor)
-        drawn = mechanism.select(scores)
+        selection = mechanism.select(scores)
         self._ledger.release(self._dataset, self._key, actor=self._actor)
-        return drawn
+        return selection
 
     def void(self, *, actor: str, reason: str) -> Receipt:
         """Give the reservation back, as long as nothing was drawn.
@@ -652,10 +652,10 @@ def _cost_function(
             " given back. Use LimitedDomain, for example, or leave pay at 'curve'"
         )
 
-    def spent(drawn: Selection | Selections) -> Curve:
+    def spent(result: Selection | Selections) -> Curve:
         each = Counter(
             mechanism.cost_of(selection)
-            for selection in ([drawn] if isinstance(drawn, Selection) else drawn)
+            for selection in ([result] if isinstance(result, Selection) else result)
         )
         return Composed.from_parts([(times, curve) for curve, times in each.items()])
 

@@ -129,15 +129,15 @@ def deltas_near(curve: ConvertibleCurve, epsilon: float) -> Callable[[float], fl
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
 
-    def smallest(at: float) -> float:
-        deltas = [1.0] if closed is None else [closed(at)]
-        if curve.core_epsilon <= at:
+    def smallest(epsilon: float) -> float:
+        deltas = [1.0] if closed is None else [closed(epsilon)]
+        if curve.core_epsilon <= epsilon:
             return min(*deltas, curve.delta0)
         if composed:
-            deltas.append(max(LEAST_DELTA, *(delta(at) for delta in composed)))
+            deltas.append(max(LEAST_DELTA, *(delta(epsilon) for delta in composed)))
         if recursion is not None:
             deltas.append(
-                max(LEAST_DELTA, (recursion[0].upper_at(at) + recursion[1]) * (1 + 1e-15))
+                max(LEAST_DELTA, (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15))
             )
         return min(deltas)
 

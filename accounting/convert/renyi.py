@@ -235,8 +235,8 @@ def largest_over_order(divergences: Callable[[Floats], Floats], epsilon: float) 
     start = moments[:-1] - slope * x[:-1]  # of the chord, at order 1
     with np.errstate(invalid="ignore", divide="ignore"):
         highest = np.where(start < 0, (np.sqrt(start * (start - slope)) - start) / slope, 0.0)
-    at = np.clip(highest, x[:-1], x[1:])
-    inside = float(((slope * at + start) / (at * (1 + at))).max()) * SUM_UP
+    orders = np.clip(highest, x[:-1], x[1:])
+    inside = float(((slope * orders + start) / (orders * (1 + orders))).max()) * SUM_UP
     return max(float(values[0]), inside, epsilon / float(x[-1]))
 
 

@@ -120,7 +120,7 @@ class PlanConverter:
             else "unexplained"
         )
 
-    def _renyi(self, function: str, at: float, order: float | None) -> float | None:
+    def _renyi(self, function: str, argument: float, order: float | None) -> float | None:
         """Return dp-accounting's conversion at its own orders and at the orders known here.
 
         These are the orders of tables, and the one that proved the bound.
@@ -137,7 +137,7 @@ class PlanConverter:
             lambda value: getattr(rdp_privacy_accountant, function)(
                 orders.tolist(), bounds.tolist(), value
             )[0],
-            at,
+            argument,
         )
 
     @cached_property
@@ -156,11 +156,11 @@ class PlanConverter:
             return self._losses.to_dp_accounting(joint_interval(self._losses))
 
 
-def _figure(convert: Callable[[float], Any], at: float) -> float | None:
+def _figure(convert: Callable[[float], Any], argument: float) -> float | None:
     """Return dp-accounting's answer; None if it fails or is not a number."""
     try:
         with np.errstate(all="ignore"):
-            figure = float(convert(at))
+            figure = float(convert(argument))
     except (ArithmeticError, ValueError):
         return None
     return figure if figure >= 0 else None

@@ -372,12 +372,12 @@ def common_relation(curves: Iterable[Curve]) -> Relation | None:
         if (relation := curve.proved_for) is not None
     }
     if len(names) > 1:
-        which = " and ".join(
+        relations = " and ".join(
             f"{name} is proved for relation={relation!r}"
             for relation, name in sorted(names.items())
         )
         raise RelationMismatch(
-            f"{which}, but a sum holds for one relation only. Configure both mechanisms under"
+            f"{relations}, but a sum holds for one relation only. Configure both mechanisms under"
             " the same one"
         )
     return next(iter(names), None)

@@ -71,14 +71,14 @@ class DiscreteGaussianDP(UnconditionalCurve):
             return None
         x = np.arange(self._far, -self._far - 1, -1, dtype=np.float64)  # by increasing loss
         weights = np.exp(-x * x / (2 * self.sigma**2)) / self._total
-        seen = weights > _LEAST
+        is_kept = weights > _LEAST
         return Losses(
             (
                 (
                     1,
                     Atoms(
-                        tuple(self._loss(x[seen]).tolist()),
-                        tuple((weights[seen] * SUM_UP).tolist()),
+                        tuple(self._loss(x[is_kept]).tolist()),
+                        tuple((weights[is_kept] * SUM_UP).tolist()),
                         _LEAST,
                     ),
                 ),

@@ -126,7 +126,7 @@ class Balances:
         return active_revisions(self.connection, self.declared.id)
 
     def accounts(
-        self, periods: tuple[str, ...], who: Mapping[str, Any]
+        self, periods: tuple[str, ...], scope: Mapping[str, Any]
     ) -> Iterator[tuple[Place, str, Remaining]]:
         """Yield every account that a charge counts to, with its place, name in messages, and state.
 
@@ -139,18 +139,18 @@ class Balances:
             yield place, where + (f", period={period!r}" if period else ""), remaining
         for revision in self.quotas:
             quota = revision.quota
-            if quota.by is not None and quota.of is None and who[quota.by] is None:
+            if quota.by is not None and quota.of is None and scope[quota.by] is None:
                 raise InvalidEntry(
                     f"{quota.by} is missing, and quota={quota.name!r} limits each {quota.by}."
                     f" Name the {quota.by} of the charge"
                 )
-            if not quota.lists(who):
+            if not quota.lists(scope):
                 raise InvalidEntry(
-                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of"
+                    f"{quota.by}={scope[str(quota.by)]!r} is not on the list of"
                     f" quota={quota.name!r}, which has {', '.join(quota.among)}. Name one of"
                     " them, or declare the quota again with this one (ledger quota --among)"
                 )
-            names = quota.accounts(self.declared.dataset.window, who, periods)
+            names = quota.accounts(self.declared.dataset.window, scope, periods)
             for place, spent in self.spent(revision.seq, names).items():
                 words = quota.account_in_words(place[1])
                 remaining = Remaining(

@@ -309,7 +309,7 @@ class Book:
     # -- what follows a charge ---------------------------------------------------------------------
 
     def follow(
-        self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None
+        self, action: Step, key: str, label: str | None, step_origin: Origin, ran: str | None = None
     ) -> Receipt:
         """Take a step for every period of the key, or return the receipt of the same earlier step.
 
@@ -343,21 +343,21 @@ class Book:
         if earlier[0].across == TWO_CHANGES:
             # what two changes cost together is not a sum over rounds, so nothing is given back
             ran = None
-        if done := [entry for entry in earlier if entry.action == action]:
+        if repeated := [entry for entry in earlier if entry.action == action]:
             # A release without a claim is another one than that which has one: two draws may have
             # been made at once.
-            is_same = done[0].label == label and (ran is None or done[0].curve == ran)
+            is_same = repeated[0].label == label and (ran is None or repeated[0].curve == ran)
             if action == "release" and not is_same:
                 raise ClaimConflict(
                     f"key={key!r} has paid for a result that was handed out already (entry"
-                    f" {done[0].seq}), and this is another one. Forget it, and use the first"
+                    f" {repeated[0].seq}), and this is another one. Forget it, and use the first"
                 )
-            return self._receipt(done, earlier)
+            return self._receipt(repeated, earlier)
         state, (required, rule) = state_of(earlier), _NEEDS[action]
         if state != required:
             raise InvalidTransition(f"key={key!r} is {state}, but {rule}")
         opening, expires = openings(earlier), earlier[0].expires
-        if action == "commit" and expires is not None and by.at >= expires:
+        if action == "commit" and expires is not None and step_origin.at >= expires:
             raise InvalidTransition(
                 f"key={key!r} was reserved until {expires} and not committed by then. Read no"
                 " data, and reserve again"
@@ -376,12 +376,12 @@ class Book:
         steps = []
         for entry in opening:
             back = entry.cost if action == "void" else NOTHING
-            back = back if ran is None else refund(self.dataset.budget, entry, ran, by)
+            back = back if ran is None else refund(self.dataset.budget, entry, ran, step_origin)
             steps.append({**common_fields, "period": entry.period, **back.times(-1)._asdict()})
-        written = self.append(steps, by)
+        written = self.append(steps, step_origin)
         if action == "void" or ran is not None:
             for revision in self.balances.quotas:
-                back = refund(revision.limit, opening[0], ran, by)
+                back = refund(revision.limit, opening[0], ran, step_origin)
                 names = revision.quota.accounts(
                     self.dataset.window, vars(opening[0]), [entry.period for entry in opening]
                 )
@@ -393,30 +393,35 @@ class Book:
                 )
         return self._receipt(written)
 
-    def void_expired(self, by: Origin) -> list[Receipt]:
+    def void_expired(self, step_origin: Origin) -> list[Receipt]:
         """Void every expired reservation.
 
         Nothing was drawn under them. Data are read only after a commit, and a commit and a void of
         one key exclude each other under the lock, whatever the clocks say. A clock that runs ahead
         refuses a late commit, and draws that were made stay charged.
         """
-        rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": by.at})
-        late = sorted((row.expires, row.key) for row in rows)
+        rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": step_origin.at})
+        expired = sorted((row.expires, row.key) for row in rows)
         return [
-            self.follow("void", key, f"it was not committed before {expires}", by)
-            for expires, key in late
+            self.follow("void", key, f"it was not committed before {expires}", step_origin)
+            for expires, key in expired
         ]
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def append(self, steps: Iterable[Mapping[str, Any]], by: Origin) -> list[Entry]:
+    def append(self, steps: Iterable[Mapping[str, Any]], step_origin: Origin) -> list[Entry]:
         """Chain steps to the dataset's chain head and return them as entries.
 
         A step has the fields of an entry that are not None, apart from its place in the chain.
         """
         written = []
         for step in steps:
-            fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
+            fields: dict[str, Any] = {
+                **_BLANK,
+                **vars(step_origin),
+                **step,
+                "dataset": self.dataset.name,
+            }
             if step["action"] not in DECLARES:
                 (spent,) = self.balances.spent(0, [fields["period"]]).values()
                 spent = spent.plus(Cost(fields["main"], fields["failure"]))

@@ -85,7 +85,7 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
         with _to_read(source) as file, store.writer() as connection:
             lines = _Lines(file)
             try:
-                read = _import(connection, lines, key)
+                imported = _import(connection, lines, key)
             except (InvalidEntry, LedgerCorrupt) as error:
                 raise ImportRefused(f"line {lines.number}: {error}; nothing was imported") from None
             for query, _, message in cross_checks():
@@ -93,7 +93,7 @@ def import_lines(store: Store, source: Path | str | IO[str], key: str | None = N
                     raise ImportRefused(
                         f"dataset={row[0]!r}, entry {row[1]}: {message}; nothing was imported"
                     )
-            return read
+            return imported
     except OSError as error:
         raise ImportRefused(
             f"the export cannot be opened ({type(error).__name__}). Name a file that `dpselect"
@@ -234,9 +234,9 @@ def _finish(connection: Connection, book: Book) -> None:
         .where(*opened)
         .order_by(entries.c.seq)
     )
-    read = connection.execute(query.execution_options(yield_per=_BATCH))
+    result = connection.execute(query.execution_options(yield_per=_BATCH))
     # The entries of one charge follow each other, one per period.
-    for (rows, _), periods in groupby(read, lambda row: (row.fingerprint, row.key)):
+    for (rows, _), periods in groupby(result, lambda row: (row.fingerprint, row.key)):
         if not book.claims(rows, tuple(row.period for row in periods)):
             raise InvalidEntry(
                 f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or"

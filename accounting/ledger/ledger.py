@@ -178,23 +178,25 @@ class Ledger(Sectioned):
             DatasetMoved: it has moved already.
             InvalidEntry: the other ledger is this one, or does not have every entry.
         """
-        by = origin(actor, self._clock())
+        step_origin = origin(actor, self._clock())
         with locate_errors("to"):
             opened = type(self).open(to, create=False)
-        with opened as other:
-            if self._store.is_that_of(other._store):
+        with opened as target:
+            if self._store.is_that_of(target._store):
                 raise InvalidEntry("to= is this ledger itself. Name the one that goes on")
-            with writing(self._store, dataset) as book, writing(other._store, dataset) as copy:
+            with writing(self._store, dataset) as book, writing(target._store, dataset) as copy:
                 last = book.declared.seq
-                same = select_entries(copy.connection, copy.declared, entries.c.seq == last)
-                if book.declared.head != (same[0].hash if same else copy.declared.genesis):
+                last_entries = select_entries(copy.connection, copy.declared, entries.c.seq == last)
+                if book.declared.head != (
+                    last_entries[0].hash if last_entries else copy.declared.genesis
+                ):
                     raise InvalidEntry(
                         f"the ledger {mask(to)} does not have every entry of dataset={dataset!r}."
                         " Export this ledger again and import it into a new one, then retire it"
                     )
                 step = {"action": "retire", "key": "retired", "period": WHOLE}
                 address = hide_passwords(absolute_address(to))
-                (entry,) = book.append([step | {"label": check_text("to", address)}], by)
+                (entry,) = book.append([step | {"label": check_text("to", address)}], step_origin)
         return entry
 
     def moved_to(self, dataset: str) -> str | None:
@@ -259,9 +261,9 @@ class Ledger(Sectioned):
 
         A charge that does not fit does so first.
         """
-        by = origin(actor, self._clock())
+        step_origin = origin(actor, self._clock())
         with writing(self._store, dataset) as book:
-            return book.void_expired(by)
+            return book.void_expired(step_origin)
 
     def check(
         self,
@@ -338,12 +340,12 @@ class Ledger(Sectioned):
         actor: str | None,
         spent: Curve | None = None,
     ) -> Receipt:
-        ran, by = (
+        ran, step_origin = (
             None if spent is None else json_of("curve", curve_and_relation(spent, None)[0]),
             origin(actor, self._clock()),
         )
         with writing(self._store, dataset) as book:
-            return book.follow(action, check_name("key", key), label, by, ran)
+            return book.follow(action, check_name("key", key), label, step_origin, ran)
 
     def _open(
         self,
@@ -606,7 +608,7 @@ class Quotas:
             raise InvalidArgument(
                 f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}"
             )
-        by = origin(actor, self._clock())
+        step_origin = origin(actor, self._clock())
         with writing(self._store, self._dataset) as book:
             quota.require_for(book.dataset.window)
             for revision in revisions(book.connection, book.declared.id):
@@ -630,7 +632,7 @@ class Quotas:
                 "period": "",
                 "quota": quota.model_dump_json(),
             }
-            (entry,) = book.append([step], by)
+            (entry,) = book.append([step], step_origin)
             book.balances.set(sums)
         return entry
 
@@ -666,7 +668,7 @@ class Quotas:
             for revision in active_revisions(book.connection, book.declared.id):
                 curve_of = curves_of_quota(book.connection, book.declared, revision) or {}
                 accounts = sorted(
-                    (name, spent) for (of, name), spent in sums.items() if of == revision.seq
+                    (name, spent) for (seq, name), spent in sums.items() if seq == revision.seq
                 )
                 fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
                 for name, spent in sorted(fullest):

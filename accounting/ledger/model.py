@@ -378,7 +378,9 @@ def refund(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -
     back = full if ran is None else _refund(limit, opening.curve or "", opening.count, ran)
     if (opening.package, opening.host) == (by.package, by.host):
         return back
-    return Cost(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
+    return Cost(
+        *(max(0, part - 1 - full_part // SLACK) for part, full_part in zip(back, full, strict=True))
+    )
 
 
 def rounding_tolerance(limit: Budget, entry: Entry, opening: Entry) -> int:

@@ -141,22 +141,24 @@ class Quota(Frozen):
                 " lies in two of them. Declare the dataset by day, or the quota with rolling"
             )
 
-    def lists(self, who: Mapping[str, Any]) -> bool:
+    def lists(self, scope: Mapping[str, Any]) -> bool:
         """Return True if the quota has no list, or the charge's name is on it.
 
         `who` are the fields of the charge's entry.
         """
-        return not self.among or who[str(self.by)] in self.among
+        return not self.among or scope[str(self.by)] in self.among
 
-    def accounts(self, window: Window, who: Mapping[str, Any], periods: Iterable[str]) -> list[str]:
+    def accounts(
+        self, window: Window, scope: Mapping[str, Any], periods: Iterable[str]
+    ) -> list[str]:
         """Return the accounts that a charge counts to, in order; none if it is out of scope.
 
         Raises:
             InvalidEntry: the charge counts to too many accounts.
         """
         self.require_for(window)
-        name = WHOLE if self.by is None else who[self.by]
-        if (self.of is not None and name != self.of) or not self.lists(who):
+        name = WHOLE if self.by is None else scope[self.by]
+        if (self.of is not None and name != self.of) or not self.lists(scope):
             return []
         places = {place for period in periods for place in self._places(window, period)}
         if len(places) > _MOST_ACCOUNTS:

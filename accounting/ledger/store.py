@@ -183,10 +183,10 @@ def _create_tables(connection: Connection) -> None:
 
 
 def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:
-    then = f"FOR EACH {each} EXECUTE FUNCTION dpledger_refuse()"
+    action = f"FOR EACH {each} EXECUTE FUNCTION dpledger_refuse()"
     if connection.dialect.name == "sqlite":
-        then = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
-    connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {when} {then}")
+        action = f"BEGIN SELECT RAISE(ABORT, '{_MESSAGE}'); END"
+    connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {when} {action}")
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -314,10 +314,10 @@ def upsert(table: Table) -> Any:
         for columns in (table.columns, table.primary_key.columns)
     ]
     new = ", ".join(f"{name} = excluded.{name}" for name in names if name not in keys)
-    then = "NOTHING" if table is fingerprints else f"UPDATE SET {new}"
+    action = "NOTHING" if table is fingerprints else f"UPDATE SET {new}"
     values = ", ".join(f":{name}" for name in names)
     into = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({values})"
-    return text(f"{into} ON CONFLICT ({', '.join(keys)}) DO {then}")
+    return text(f"{into} ON CONFLICT ({', '.join(keys)}) DO {action}")
 
 
 def check_types(values: dict[str, Any]) -> dict[str, Any]:
@@ -355,7 +355,7 @@ def entries_of_keys(
 def select_entries(
     connection: Connection,
     dataset: Declared,
-    *which: ColumnElement[bool],
+    *conditions: ColumnElement[bool],
     limit: int | None = None,
     latest: bool = False,
 ) -> list[Entry]:
@@ -366,7 +366,7 @@ def select_entries(
     order = entries.c.seq.desc() if latest else entries.c.seq
     rows = connection.execute(
         select(entries)
-        .where(entries.c.dataset_id == dataset.id, *which)
+        .where(entries.c.dataset_id == dataset.id, *conditions)
         .order_by(order)
         .limit(limit)
     )
@@ -378,7 +378,7 @@ class TailRemoved(LedgerCorrupt):
 
 
 def stream(
-    read: Callable[[], AbstractContextManager[Connection]], declared: Declared
+    connect: Callable[[], AbstractContextManager[Connection]], declared: Declared
 ) -> Iterator[Entry]:
     """Yield the entries up to the dataset's chain head, in short transactions.
 
@@ -389,7 +389,7 @@ def stream(
     """
     seq = 0
     while seq < declared.seq:
-        with read() as connection:
+        with connect() as connection:
             after = entries.c.seq > seq, entries.c.seq <= declared.seq
             batch = select_entries(connection, declared, *after, limit=BLOCK)
         if not batch:
@@ -633,11 +633,13 @@ def _explain(error: DBAPIError, missing: str) -> LedgerError:
         )
     else:
         state = getattr(error.orig, "sqlstate", None) or ""
-        gone = not state and (error.connection_invalidated or name == "OperationalError")
+        is_disconnected = not state and (error.connection_invalidated or name == "OperationalError")
         reason = (
-            _UNREACHABLE if gone else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
+            _UNREACHABLE
+            if is_disconnected
+            else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
         )
-        code = "no connection" if gone else state or name
+        code = "no connection" if is_disconnected else state or name
     kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
     return kind(f"{reason} ({code}){missing if reason == _MISSING else _NOTHING}")
 
@@ -743,8 +745,8 @@ def _require_whole(connection: Connection, file: Path) -> None:
     if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
         raise LedgerUnavailable(_WRITE_AHEAD)
     pages, size = (
-        int(connection.exec_driver_sql(f"PRAGMA page_{what}").scalar() or 0)
-        for what in ("count", "size")
+        int(connection.exec_driver_sql(f"PRAGMA page_{column}").scalar() or 0)
+        for column in ("count", "size")
     )
     if file.stat().st_size < pages * size:
         raise LedgerCorrupt(

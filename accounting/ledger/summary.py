@@ -115,9 +115,9 @@ def curves_of_quota(
     """
     if is_a_sum(revision.limit):
         return None
-    by = entries.c[revision.quota.by or "period"]
+    scope_column = entries.c[revision.quota.by or "period"]
     names = ("period", "who", "curve", "several")
-    columns = (entries.c.period, by, entries.c.curve, case((_SEVERAL, entries.c.key)))
+    columns = (entries.c.period, scope_column, entries.c.curve, case((_SEVERAL, entries.c.key)))
     labels = [column.label(name) for name, column in zip(names, columns, strict=True)]
     query = select(*labels, func.sum(entries.c.count).label("runs")).select_from(_CHARGES)
     grouped = query.where(_STAND).group_by(*labels).limit(MOST_CURVES + 1)
@@ -127,8 +127,8 @@ def curves_of_quota(
     parts: dict[str, list[tuple[int, Curve]]] = {}
     counted: set[tuple[str, str]] = set()
     for row in rows:
-        who = {str(revision.quota.by): row.who}
-        for account in revision.quota.accounts(declared.dataset.window, who, [row.period]):
+        scope = {str(revision.quota.by): row.who}
+        for account in revision.quota.accounts(declared.dataset.window, scope, [row.period]):
             if (account, row.several) not in counted:
                 parts.setdefault(account, []).append((int(row.runs), Curve.from_json(row.curve)))
             if row.several is not None:

@@ -107,13 +107,13 @@ class Chain:
             A charge of the whole budget was admitted as a plan, and stays admitted even if another
             version's last digits differ.
             """
-            read = Curve.from_json(curve or "")
+            charged = Curve.from_json(curve or "")
             expected = (
                 dataset.budget.capacity
-                if whole and dataset.budget.admitted_before(count * read)
+                if whole and dataset.budget.admitted_before(count * charged)
                 else None
             )
-            return expected or dataset.budget.filter_cost(count * read), read.proved_for
+            return expected or dataset.budget.filter_cost(count * charged), charged.proved_for
 
         self._cost_and_relation = cost_and_relation
 
@@ -315,29 +315,29 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
     A claim's periods are a JSON list of texts without wildcards, all of one length, so that the
     length of the list gives their number.
     """
-    claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
-    holds = claimed.contains('"' + entries.c.period + '"')
+    claimed, length = fingerprints.c.periods, func.length(entries.c.period) + 4
+    is_claimed = claimed.contains('"' + entries.c.period + '"')
     mine = and_(
         fingerprints.c.fingerprint == entries.c.fingerprint,
         fingerprints.c.dataset_id == entries.c.dataset_id,
     )
     opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS))
     unclaimed = _select_entries().where(
-        opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds))
+        opens, ~exists(select(fingerprints.c.fingerprint).where(mine, is_claimed))
     )
     message = (
         "the entry's fingerprint is not claimed by its dataset and period, so the fingerprints"
         " were edited"
     )
     yield unclaimed, "rows", message
-    same = and_(
+    same_key = and_(
         _other.c.dataset_id == entries.c.dataset_id,
         _other.c.key == entries.c.key,
         _other.c.fingerprint.is_not(None),
     )
-    several = select(func.count()).where(same, _other.c.action.in_(OPENS)).scalar_subquery()
+    several = select(func.count()).where(same_key, _other.c.action.in_(OPENS)).scalar_subquery()
     wider = _select_entries(entries.join(fingerprints, mine)).where(
-        opens, func.length(claimed) != of * several
+        opens, func.length(claimed) != length * several
     )
     yield (
         wider,
@@ -363,9 +363,11 @@ def _select_entries(source: FromClause = entries) -> Select[Any]:
     )
 
 
-def _has_opening(*by: str) -> ColumnElement[bool]:
+def _has_opening(*columns: str) -> ColumnElement[bool]:
     return exists(
-        select(_other.c.seq).where(_SAME_KEY, _other.c.action.in_(by), _other.c.seq < entries.c.seq)
+        select(_other.c.seq).where(
+            _SAME_KEY, _other.c.action.in_(columns), _other.c.seq < entries.c.seq
+        )
     )
 
 
@@ -406,8 +408,9 @@ class Verification(Sectioned):
         """Return a line for each finding, and for the signature."""
         title = f"{self.entries:,} {'entry' if self.entries == 1 else 'entries'} checked"
         lines = [
-            f"{it.dataset}{'' if it.seq is None else f', entry {it.seq}'}: {it.message}"
-            for it in self.problems
+            f"{problem.dataset}{'' if problem.seq is None else f', entry {problem.seq}'}:"
+            f" {problem.message}"
+            for problem in self.problems
         ]
         if self.covered is not None:
             later = self.entries - self.covered
@@ -469,8 +472,10 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
     chains: list[tuple[Chain, Head | None]] = []
     problems = tuple(islice(_problems(store, states, heads, key, chains), MOST_PROBLEMS))
     covered = sum(min(head.seq, chain.entries) for chain, head in chains if head is not None)
-    read = sum(chain.entries for chain, _ in chains)
-    return Verification(len(rows), read, problems, None if heads is None else covered, heads, key)
+    checked = sum(chain.entries for chain, _ in chains)
+    return Verification(
+        len(rows), checked, problems, None if heads is None else covered, heads, key
+    )
 
 
 def _problems(

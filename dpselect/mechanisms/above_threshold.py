@@ -350,8 +350,8 @@ class LargeMargin(Mechanism):
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        chosen = [self._positions(block, source) for block in blocks(matrix)]
-        return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
+        positions = [self._positions(block, source) for block in blocks(matrix)]
+        return Selections(np.concatenate(positions)[:, None], ordered=True, requested=1)
 
     def _positions(self, block: Numbers, source: Sampler) -> Integers:
         """Return (rows,) the chosen candidate of every row."""

@@ -120,13 +120,13 @@ class CanonicalTopK(Mechanism):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         ranked = Ranked(scores.dense())
-        chosen = draw_class(
+        drawn_class = draw_class(
             Classes(ranked, self.k, self.gamma, self.top_set),
             noise_of(self.noise),
             self.scale,
             source,
         )
-        positions = ranked.positions(draw_members(chosen, self.k, source))
+        positions = ranked.positions(draw_members(drawn_class, self.k, source))
         return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:

@@ -95,10 +95,10 @@ class DiscoverThenSelect(Mechanism):
 
     @property
     def shared_group_curve(self) -> Curve:
-        first, then = (
+        first, second = (
             part.shared_group_curve or 2 * part.curve for part in (self.discovery, self.selection)
         )
-        return first + then
+        return first + second
 
     @property
     def uses_linf_only(self) -> bool:
@@ -172,18 +172,20 @@ class DiscoverThenSelect(Mechanism):
                 reason=_REASON,
             )
         items = sort_positions(scores, positions)
-        chosen = self.selection._select(self._again(scores, items), source)
-        best = [items[place] for place in chosen.indices]
+        selected = self.selection._select(self._again(scores, items), source)
+        best = [items[place] for place in selected.indices]
         result = release(
             scores,
             best,
-            ordered=chosen.ordered,
+            ordered=selected.ordered,
             requested=requested,
-            complete=chosen.complete,
-            reason=chosen.reason,
+            complete=selected.complete,
+            reason=selected.reason,
         )
         return (
-            result if chosen.values is None else result.model_copy(update={"values": chosen.values})
+            result
+            if selected.values is None
+            else result.model_copy(update={"values": selected.values})
         )
 
     def _again(self, scores: Scores, items: list[int]) -> Scores:
@@ -201,9 +203,9 @@ class DiscoverThenSelect(Mechanism):
             (len(matrix), self.selection.most_released or matrix.shape[1]), -1, dtype=np.int64
         )
         complete = np.zeros(len(matrix), dtype=np.bool_)
-        kinds, of = np.unique(domains, axis=0, return_inverse=True)
+        kinds, kind_of_row = np.unique(domains, axis=0, return_inverse=True)
         for place, kind in enumerate(kinds):
-            rows, items = np.flatnonzero(of.ravel() == place), kind[kind < matrix.shape[1]]
+            rows, items = np.flatnonzero(kind_of_row.ravel() == place), kind[kind < matrix.shape[1]]
             chosen = (
                 positions[rows] if self.ordered else np.broadcast_to(items, (len(rows), len(items)))
             )

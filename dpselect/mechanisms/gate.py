@@ -76,8 +76,8 @@ class MechanismInput(ABC, Generic[M]):
 
     def release(self, mechanism: M, source: Sampler) -> Selection:
         """Return the one selection of a single round, once `require` has passed."""
-        chosen: Selection = self.complete(mechanism)._select(self.only(mechanism), source)
-        return chosen
+        selection: Selection = self.complete(mechanism)._select(self.only(mechanism), source)
+        return selection
 
     def law(self, mechanism: M) -> dict[Any, float]:
         """Return the exact distribution of `release`."""

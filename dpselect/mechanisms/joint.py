@@ -96,13 +96,13 @@ class JointTopK(Mechanism):
         return release(scores, self._draw(scores, 1, source)[0], ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        rows, which = np.unique(matrix, axis=0, return_inverse=True)
+        rows, vector_of_row = np.unique(matrix, axis=0, return_inverse=True)
         best = np.empty((len(matrix), self.k), dtype=np.int64)
         for place, row in enumerate(rows):
-            chosen = np.flatnonzero(which.ravel() == place)
-            best[chosen] = self._draw(
+            places = np.flatnonzero(vector_of_row.ravel() == place)
+            best[places] = self._draw(
                 Scores(row, sensitivity=self.sensitivity_bound, kind="utilities"),
-                len(chosen),
+                len(places),
                 source,
             )
         return Selections(best, ordered=True, requested=self.k)
@@ -111,9 +111,9 @@ class JointTopK(Mechanism):
         """Draw (rounds, k) positions, independently, for one score vector."""
         ranked = Ranked(scores.dense())
         levels = AllowedRanks(ranked, self.k, self.rate, self.cut(ranked.size))
-        drawn = draw_sequences(levels.draw(rounds, source), source)
-        ranks, place = np.unique(drawn, return_inverse=True)
-        return ranked.positions(ranks)[place].reshape(drawn.shape)
+        sequences = draw_sequences(levels.draw(rounds, source), source)
+        ranks, place = np.unique(sequences, return_inverse=True)
+        return ranked.positions(ranks)[place].reshape(sequences.shape)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         dense = scores.dense()
@@ -366,8 +366,8 @@ class AllowedRanks:
 
     def _levels(self, cell: Integers, words: WordSource) -> Integers:
         """Draw (count, k) allowed ranks at levels that are exponential within their cells."""
-        drawn = words(len(cell))
-        low, high = self._cells.within(cell, drawn)
+        uniforms = words(len(cell))
+        low, high = self._cells.within(cell, uniforms)
         least, most = self._counts.bounds_between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
 
@@ -376,18 +376,18 @@ class AllowedRanks:
                     self._cells.level(int(cell[i]), uniform), least[i], most[i]
                 )
 
-            least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
+            least[i] = LazyUniform(words, word=int(uniforms[i])).decide(counts)
         return least
 
     def _accept(self, allowed: Integers, envelope: Integers, words: WordSource) -> Flags:
         """Draw (count,) flags, True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
-        drawn = words(len(chance))
-        accepted, unsure = _flip(chance, error, drawn)
+        uniforms = words(len(chance))
+        accepted, unsure = _flip(chance, error, uniforms)
         for i in unsure.tolist():
             ratio = fmpq(product(allowed[i]), product(envelope[i]))
-            accepted[i] = LazyUniform(words, word=int(drawn[i])).below(partial(arb, ratio))
+            accepted[i] = LazyUniform(words, word=int(uniforms[i])).below(partial(arb, ratio))
         return accepted
 
     def _refine(self) -> Cells:

@@ -146,8 +146,8 @@ class LimitedDomain(Mechanism):
         order = self._beat(
             (above[:size] - floors[size - self._least])[None], self.margin_at(size), source
         )[0]
-        chosen = positions[order[order >= 0][: self.k]]
-        return release(scores, chosen, ordered=True, requested=self.k, reason=_REASON)
+        selected = positions[order[order >= 0][: self.k]]
+        return release(scores, selected, ordered=True, requested=self.k, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         indices = np.concatenate(

@@ -411,11 +411,11 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def curve(self) -> Curve:
         if self.values:
             return vector(self.noise, self.scale, self.sensitivity, self.candidates)
-        chosen = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        winners = winners_curve(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
         return (
-            chosen
+            winners
             if self.value_scale is None
-            else chosen + vector("laplace", self.value_scale, self.sensitivity, self.k)
+            else winners + vector("laplace", self.value_scale, self.sensitivity, self.k)
         )
 
     @property
@@ -425,12 +425,12 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         curve_of = partial(
             winners_curve, self.noise, self.scale, self.sensitivity, self.candidates, self.k
         )
-        chosen, plain = curve_of(), curve_of(family=False)
+        shared, plain = curve_of(), curve_of(family=False)
         # The family of Theorem M2 is paid for each of two users (Theorem W8).
-        chosen = plain if chosen == plain else tighter(2 * chosen, plain)
+        shared = plain if shared == plain else tighter(2 * shared, plain)
         if self.value_scale is None:
-            return chosen
-        return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
+            return shared
+        return shared + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
 
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """Return a lower bound on the probability that the released set is the true one.
@@ -466,18 +466,18 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.values:
-            drawn = source.ranking(
+            ranking = source.ranking(
                 scores.values, noise_of(self.noise), self.scale, self.k, scores.multiplicities
             )
-            noisy = drawn.rounded(public_grid(self.scale)).tolist()
-            values = dict(zip(expand(scores, drawn.index, drawn.member), noisy, strict=True))
+            noisy = ranking.rounded(public_grid(self.scale)).tolist()
+            values = dict(zip(expand(scores, ranking.index, ranking.member), noisy, strict=True))
             return release(scores, values, ordered=True, requested=self.k, values=values)
         best = largest(scores, noise_of(self.noise), self.scale, self.k, source)
-        chosen = release(scores, best, ordered=self.ordered, requested=self.k)
+        selection = release(scores, best, ordered=self.ordered, requested=self.k)
         return (
-            chosen
+            selection
             if self.value_scale is None
-            else with_values(chosen, scores, "laplace", self.value_scale, source)
+            else with_values(selection, scores, "laplace", self.value_scale, source)
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -554,16 +554,16 @@ def winners_curve(
     if cost == "bounded_range":
         return k * single
     times = _times(noise, candidates, k)
-    chosen: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
+    curve: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
     if noise == "laplace" and candidates is not None and times > 0 and family:
-        chosen = _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
+        curve = _with_family(whole, times, candidates, ratio_up(sensitivity.range, scale))
     if noise != "laplace" or sensitivity.l1_of(None) == math.inf:
-        return chosen
+        return curve
     histogram = vector(noise, scale, sensitivity, None)
     # never more than the set (Theorem H10)
     if sensitivity.l1_of(None) <= times * sensitivity.range:
         return histogram
-    return tighter(histogram, chosen)
+    return tighter(histogram, curve)
 
 
 def _shows_order(

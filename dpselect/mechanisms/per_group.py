@@ -167,21 +167,23 @@ class GroupedScores(MechanismInput):
             groups = _sort_groups(
                 discovered.labels or ()
             )  # the order of their noise is not released
-        chosen = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
+        selections = [mechanism.mechanism._select(self._scores[group], source) for group in groups]
         late = (
-            [part.reason for part in chosen if not part.complete]
-            if chosen
+            [part.reason for part in selections if not part.complete]
+            if selections
             else ["no group was discovered"]
         )
         return Selection(
-            indices=_join([part.positions for part in chosen]),
+            indices=_join([part.positions for part in selections]),
             ordered=mechanism.mechanism.ordered,
             complete=not late,
             reason=late[0] if late else None,
-            values=_join([part.values for part in chosen]),
-            labels=_join([part.labels for part in chosen]),
+            values=_join([part.values for part in selections]),
+            labels=_join([part.labels for part in selections]),
             groups=tuple(
-                group for group, part in zip(groups, chosen, strict=True) for _ in range(len(part))
+                group
+                for group, part in zip(groups, selections, strict=True)
+                for _ in range(len(part))
             ),
         )
 

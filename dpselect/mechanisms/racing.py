@@ -277,7 +277,7 @@ class RacingTopK(WeighsAgain):
             return (-math.inf,) * len(self.shares)
         alone, items = self._alone
         first, *later = self.scales(norm)
-        before = (self.failures[:at] for at in range(2, len(self.shares)))
+        before = (self.failures[:stop] for stop in range(2, len(self.shares)))
         whole = [self.delta * min(1.0, math.fsum(parts)) for parts in before]
         start = self.first_threshold / first
         return start, *_thresholds(
@@ -403,15 +403,15 @@ class RacingTopK(WeighsAgain):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         scale, (rounds, size), flat = self.scales()[0], matrix.shape, matrix.ravel()
-        there = np.arange(flat.size) if self.delta is None else np.flatnonzero(flat > 0)
-        first = source.draw_rounded(flat[there], noise_of("gaussian"), scale, public_grid(scale))
+        entrants = np.arange(flat.size) if self.delta is None else np.flatnonzero(flat > 0)
+        first = source.draw_rounded(flat[entrants], noise_of("gaussian"), scale, public_grid(scale))
         if self.delta is not None:
             taking_part = first > min(self.first_threshold, self.floor)
-            there, first = there[taking_part], first[taking_part]
-        rows = there // size
+            entrants, first = entrants[taking_part], first[taking_part]
+        rows = entrants // size
 
         def again(at: Integers, norm: float) -> Floats:
-            return np.asarray(flat[there[at]] * self._reuse_factor(norm), dtype=np.float64)
+            return np.asarray(flat[entrants[at]] * self._reuse_factor(norm), dtype=np.float64)
 
         race = self._race(first, rows, rounds, again, source, together=False)
         best = self._best(race, rows, rounds, np.flatnonzero(race.released))
@@ -419,7 +419,7 @@ class RacingTopK(WeighsAgain):
         most = min(self.k, size)
         indices = np.full((rounds, most), -1, dtype=np.int64)
         values = np.full((rounds, most), np.nan)
-        indices[rows[best], places] = there[best] % size
+        indices[rows[best], places] = entrants[best] % size
         values[rows[best], places] = race.values[best]
         shown_values = values if self.values else None
         return Selections(
@@ -455,30 +455,30 @@ class RacingTopK(WeighsAgain):
         released, live = first > self.first_threshold, np.ones(len(first), dtype=np.bool_)
         tiers, seen = np.zeros(len(first), dtype=np.int64), np.zeros(len(first), dtype=np.int64)
         places, spends = np.full(groups, self.k), np.zeros(groups, dtype=np.int64)
-        for at in range(rounds - 1):
+        for round_number in range(rounds - 1):
             survivors = np.flatnonzero(live & released)
             bar, enough = self._bars(
-                running[survivors], rows[survivors], places, heights[spends, at]
+                running[survivors], rows[survivors], places, heights[spends, round_number]
             )
-            if at == 0:
+            if round_number == 0:
                 number = np.bincount(rows[survivors], minlength=groups)
                 spends = self._spends(bar, number, together=together)
-            low, high = self._reach(bar, at, enough)
+            low, high = self._reach(bar, round_number, enough)
             contested = live & (running > low[rows]) & (running <= high[rows])
             settled = live & released & (running > high[rows])
-            tiers[settled] = at
-            tiers[live & released & ~settled & ~contested] = 2 * rounds - at
+            tiers[settled] = round_number
+            tiers[live & released & ~settled & ~contested] = 2 * rounds - round_number
             places = np.maximum(places - np.bincount(rows[settled], minlength=groups), 1)
             live = contested
             for place in np.unique(spends).tolist():
                 norm = self.norms[place]
-                scale = self.scales(norm)[at + 1]
+                scale = self.scales(norm)[round_number + 1]
                 drawn = np.flatnonzero(live & (spends[rows] == place))
                 sums, grid = again(drawn, norm), public_grid(scale)
                 noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
                 running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
-            seen[live] = at + 1
-            released |= live & (running > heights[spends, at + 1][rows])
+            seen[live] = round_number + 1
+            released |= live & (running > heights[spends, round_number + 1][rows])
         tiers[live & released] = rounds
         return _Raced(tiers, running, running * units[spends[rows], seen], released)
 
@@ -534,17 +534,17 @@ class RacingTopK(WeighsAgain):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         # Of scores before they are rounded to their grids: a millionth off at most.
         values = scores.dense()
-        there = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
-        if len(there) > 1:
+        entrants = np.arange(len(values)) if self.delta is None else np.flatnonzero(values > 0)
+        if len(entrants) > 1:
             raise NoClosedForm(
                 "the bar of a race is a rank of noisy scores, so exact probabilities exist"
                 " for at most one item. Draw with select_many, or use"
                 " dpselect.verify.lower_bound"
             )
-        if len(there) == 0:
+        if len(entrants) == 0:
             return {(): 1.0}
-        chance = 1.0 if self.delta is None else self._alone_probability(scores, int(there[0]))
-        return {(int(there[0]),): chance} | ({} if chance == 1 else {(): 1 - chance})
+        chance = 1.0 if self.delta is None else self._alone_probability(scores, int(entrants[0]))
+        return {(int(entrants[0]),): chance} | ({} if chance == 1 else {(): 1 - chance})
 
     def _alone_probability(self, scores: Scores, place: int) -> float:
         """Return the probability that the only item is released.
@@ -556,8 +556,8 @@ class RacingTopK(WeighsAgain):
         start, *heights = self.thresholds()
         mean = np.array([float(scores.dense()[place]) / first])
         chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)
-        for at, (height, scale) in enumerate(zip(heights, later, strict=True)):
-            floor = None if at + 1 == len(later) else self._floors[at + 1]
+        for number, (height, scale) in enumerate(zip(heights, later, strict=True)):
+            floor = None if number + 1 == len(later) else self._floors[number + 1]
             chances.race(again / scale, height, floor)
         return min(1.0, float(chances.passed[0]))
 
@@ -617,9 +617,9 @@ class _Chances:
         ends = np.append(np.arange(low, top, _PIECE * self._rest), top)
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)
         lengths = np.diff(ends)[:, None]
-        at = ends[:-1, None] + lengths * (0.5 + 0.5 * nodes)
+        points = ends[:-1, None] + lengths * (0.5 + 0.5 * nodes)
         above = normal_cdf(self._means - top) if top < high else np.zeros(len(self._means))
-        return at.ravel(), (lengths * weights / 2).ravel(), above
+        return points.ravel(), (lengths * weights / 2).ravel(), above
 
     def passing(self, again: float, height: float) -> Floats:
         """Return (n,) upper bounds on probabilities to be released in the next round, not before.
@@ -706,7 +706,7 @@ def _thresholds(
     nobody = _Chances(np.zeros(1), start, floors[0], combine)
     rest, most, highest = math.sqrt(1 - combine**2), np.array(items, dtype=np.float64), max(alone)
     heights: list[float] = []
-    for at, (mean, part, rounding) in enumerate(zip(again, parts, roundings, strict=True)):
+    for number, (mean, part, rounding) in enumerate(zip(again, parts, roundings, strict=True)):
 
         def hidden(height: float, mean: float = mean, part: float = part) -> bool:
             chances = lone.passed + lone.passing(mean, height)
@@ -716,8 +716,8 @@ def _thresholds(
         highest = combine * highest + rest * mean
         height = _least(-40.0, highest + 40.0, hidden)
         heights.append(height + rounding + _ROUNDING * (1 + abs(height)))
-        if at + 1 < len(again):
-            floor = floors[at + 1] - rounding - _ROUNDING * (1 + abs(floors[at + 1]))
+        if number + 1 < len(again):
+            floor = floors[number + 1] - rounding - _ROUNDING * (1 + abs(floors[number + 1]))
             lone.race(mean, height, floor)
             nobody.race(0.0, height, floor)
     return tuple(heights)

@@ -171,14 +171,14 @@ def cell_law(
     bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
     chances = _cell_probabilities(noise, (bars - values[:, None].astype(np.float64)) / scale)
     joint = {}
-    for chosen, chance in law.items():
-        items = sorted(chosen) if isinstance(chosen, frozenset) else list(chosen)
+    for outcome, chance in law.items():
+        items = sorted(outcome) if isinstance(outcome, frozenset) else list(outcome)
         for places in itertools.product(range(len(between)), repeat=len(items)):
             seen = tuple(between[place] for place in places)
             held_in = [
                 float(chances[item, place]) for item, place in zip(items, places, strict=True)
             ]
-            joint[chosen, seen] = chance * math.prod(held_in)
+            joint[outcome, seen] = chance * math.prod(held_in)
     return joint
 
 

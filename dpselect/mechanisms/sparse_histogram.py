@@ -147,17 +147,19 @@ class SparseHistogram(Mechanism, ShowsValues):
             dict[int, float](),
         )
         if len(listed):
-            many = None if groups is None else groups[listed]
-            drawn = source.above(
+            multiplicities = None if groups is None else groups[listed]
+            passing = source.above(
                 scores.values[listed],
                 noise_of(self.noise),
                 self.scale,
                 self.threshold,
                 self.k,
-                many,
+                multiplicities,
             )
-            chosen = expand(scores, listed[drawn.index], drawn.member)
-            values = dict(zip(chosen, drawn.rounded(public_grid(self.scale)).tolist(), strict=True))
+            positions = expand(scores, listed[passing.index], passing.member)
+            values = dict(
+                zip(positions, passing.rounded(public_grid(self.scale)).tolist(), strict=True)
+            )
         return release(
             scores, values, ordered=True, requested=self.k, reason=_REASON, values=values
         )

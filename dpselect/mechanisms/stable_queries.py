@@ -324,10 +324,10 @@ class OnlineStableQueries(StableQueries):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         stable, unstable = self._rows(scores.dense()[None], source)
-        chosen = np.flatnonzero(stable[0]).tolist()
+        positions = np.flatnonzero(stable[0]).tolist()
         return release(
             scores,
-            chosen,
+            positions,
             ordered=False,
             requested=None,
             complete=bool(unstable[0] < self.c),

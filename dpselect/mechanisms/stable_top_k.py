@@ -144,10 +144,10 @@ class StabilityGatedSet(Mechanism, ABC):
         size = int(self.propose(top.gaps[None], source)[0])
         positions = top_set(top, size)
         passed = bool(self.rule.passes(top.gaps[size - 1 : size], source)[0]) and len(positions) > 0
-        chosen = positions if passed else ()
+        released = positions if passed else ()
         return release(
             scores,
-            chosen,
+            released,
             ordered=False,
             requested=self._requested,
             complete=passed,
@@ -170,10 +170,10 @@ class StabilityGatedSet(Mechanism, ABC):
         top = highest(block, self._largest + 1)
         gaps, rows = gaps_below(top)[:, : self._largest], np.arange(len(block))
         sizes = self.propose(gaps, source)
-        chosen = gaps[rows, sizes - 1]
-        passed = self.rule.passes(chosen, source)
+        size_gaps = gaps[rows, sizes - 1]
+        passed = self.rule.passes(size_gaps, source)
         members = (block >= top[rows, sizes - 1][:, None]) & passed[:, None]
-        for row in np.flatnonzero(passed & (chosen == 0)):
+        for row in np.flatnonzero(passed & (size_gaps == 0)):
             # More scores than asked for reach the level: ties go by position.
             members[row] = False
             members[row, rank_rows(block[row : row + 1])[0, : sizes[row]]] = True
@@ -490,8 +490,8 @@ class StableTopKFixed(Mechanism):
         return ratio_up(self.sensitivity_bound.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        chosen = self._select_many(scores.dense()[None], source).indices[0]
-        return release(scores, chosen, ordered=False, requested=self.k)
+        positions = self._select_many(scores.dense()[None], source).indices[0]
+        return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stage, parts = self.stable, []
@@ -529,8 +529,8 @@ class StableTopKFixed(Mechanism):
                     noise_of("gumbel"), self.pick_scale(missing), values[pool], missing
                 )
             for places, probability in picks.items():
-                chosen = core | {pool[place] for place in places}
-                law[chosen] = law.get(chosen, 0.0) + chance * probability
+                outcome = core | {pool[place] for place in places}
+                law[outcome] = law.get(outcome, 0.0) + chance * probability
         return law
 
 

@@ -93,21 +93,21 @@ class TopOfGroups(DelegatingMechanism):
             else [parts_of(label) for label in selection.labels]
         )
         places = self._first_of_each([group for group, _ in cells])
-        counts = Counter(cells[at][0] for at in places)
+        counts = Counter(cells[place][0] for place in places)
         complete = bool(places) and min(counts.values()) >= self.k
         return Selection(
             indices=None
             if selection.positions is None
-            else tuple(selection.positions[at] for at in places),
+            else tuple(selection.positions[place] for place in places),
             ordered=True,
             requested=self.k,
             complete=complete,
             reason=None if complete else REASON,
             values=None
             if selection.values is None
-            else tuple(selection.values[at] for at in places),
-            labels=None if selection.labels is None else tuple(cells[at][1] for at in places),
-            groups=None if selection.labels is None else tuple(cells[at][0] for at in places),
+            else tuple(selection.values[place] for place in places),
+            labels=None if selection.labels is None else tuple(cells[place][1] for place in places),
+            groups=None if selection.labels is None else tuple(cells[place][0] for place in places),
         )
 
     def _first_of_each(self, groups: Iterable[Label]) -> list[int]:
@@ -143,7 +143,7 @@ class TopOfGroups(DelegatingMechanism):
             scores, edges, between
         ).items():
             items, places = self._keep_positions(scores, tuple(outcome))
-            cells = items, tuple(seen[at] for at in places)
+            cells = items, tuple(seen[place] for place in places)
             law[cells] = law.get(cells, 0.0) + chance
         return law
 
@@ -161,6 +161,9 @@ class TopOfGroups(DelegatingMechanism):
         )
         places = self._first_of_each(groups)
         return (
-            tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places),
+            tuple(
+                order[index] if scores.labels is None else (groups[index], order[index])
+                for index in places
+            ),
             places,
         )

@@ -75,10 +75,12 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         listed, groups = np.flatnonzero(scores.values > 0), scores.multiplicities
         if len(listed) == 0:
             return [], np.zeros(0)
-        many = None if groups is None else groups[listed]
-        drawn = source.above(scores.values[listed], noise_of("gaussian"), scale, level, None, many)
-        places = expand(scores, listed[drawn.index], drawn.member)
-        return places, drawn.rounded(public_grid(scale))
+        multiplicities = None if groups is None else groups[listed]
+        passing = source.above(
+            scores.values[listed], noise_of("gaussian"), scale, level, None, multiplicities
+        )
+        places = expand(scores, listed[passing.index], passing.member)
+        return places, passing.rounded(public_grid(scale))
 
     def _weigh(self, scores: Scores, positions: list[int], norm: float) -> Floats:
         """Return (n,) sums of users' weights of these items, each user spending `norm`."""

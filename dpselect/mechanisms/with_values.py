@@ -235,12 +235,12 @@ class WithValues(DelegatingMechanism, ShowsValues):
         )
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        chosen = self.mechanism._select_many(matrix, source)
-        rows, places = np.nonzero(chosen.indices >= 0)
-        values = np.full(chosen.indices.shape, np.nan)
-        counts = matrix[rows, chosen.indices[rows, places]]
+        selections = self.mechanism._select_many(matrix, source)
+        rows, places = np.nonzero(selections.indices >= 0)
+        values = np.full(selections.indices.shape, np.nan)
+        counts = matrix[rows, selections.indices[rows, places]]
         values[rows, places] = noisy_values(counts, self.noise, self.scale, source)
-        return chosen.with_values(values)
+        return selections.with_values(values)
 
     def _cell_probabilities(
         self, scores: Scores, edges: Floats, between: Between

@@ -182,10 +182,10 @@ def behind_test(
     The label costs `label`. The result is the largest exact cost over counts within one vote, both
     ways round, and `label` holds both ways round too. Theorem P22.
     """
-    here, costs = _passing(mechanism, largest), np.zeros(len(largest))
+    below, costs = _passing(mechanism, largest), np.zeros(len(largest))
     for step in (-1, 0, 1):
-        there = _passing(mechanism, largest + step)
-        for pair in ((here, there), (there, here)):
+        above = _passing(mechanism, largest + step)
+        for pair in ((below, above), (above, below)):
             costs = np.maximum(costs, _divergence(order, *pair, label))
     return costs
 

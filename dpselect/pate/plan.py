@@ -397,15 +397,15 @@ def predict(
     true = _true(truth, ballots)
     repeats = int(np.clip(counts // true.size, 1, _REPEATS))
     tiled = np.tile(ballots.counts.astype(np.int64), (repeats, 1))
-    drawn = ballots.complete(mechanism).select_many(tiled, rng=np.random.default_rng(seed))
-    rows, places = np.nonzero(drawn.indices >= 0)
+    selections = ballots.complete(mechanism).select_many(tiled, rng=np.random.default_rng(seed))
+    rows, places = np.nonzero(selections.indices >= 0)
     rounds = len(tiled)
-    right = int(true[rows % len(true), drawn.indices[rows, places]].sum())
+    right = int(true[rows % len(true), selections.indices[rows, places]].sum())
     return Prediction(
         len(rows) / rounds,
         right / rounds,
         float(true.sum()) / len(true),
-        float(np.mean(drawn.complete)),
+        float(np.mean(selections.complete)),
     )
 
 
@@ -692,13 +692,13 @@ class VotingPlan(Plan):
         elif self.budget.form == "zcdp":
             following = "pate.fitted(...) in Python: the command takes --epsilon and --delta"
         else:
-            chosen = {
+            fields = {
                 name: getattr(planned.mechanism, name, None) for name in ("threshold", "tau", "k")
             }
-            chosen |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
+            fields |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
             settings = [
                 f"--{name.replace('_', '-')} {value:.12g}"
-                for name, value in chosen.items()
+                for name, value in fields.items()
                 if value is not None
             ]
             kind = SHORT[type(planned.mechanism)]

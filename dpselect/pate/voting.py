@@ -226,8 +226,8 @@ class LevelVote(Vote, ABC):
             zip(_GAUSSIAN.sf(below).tolist(), _GAUSSIAN.cdf(below).tolist(), strict=True)
         ):
             law = {
-                **{chosen: chance * fails for chosen, chance in law.items()},
-                **{chosen | {label}: chance * passes for chosen, chance in law.items()},
+                **{outcome: chance * fails for outcome, chance in law.items()},
+                **{outcome | {label}: chance * passes for outcome, chance in law.items()},
             }
         return law
 

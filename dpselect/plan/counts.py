@@ -226,13 +226,15 @@ class Interval:
     def words(self) -> str:
         """Meaning of the interval, as a phrase."""
         ends = "lower bounds" if self.at_least else "intervals"
-        how = f"with {100 * self.confidence:g}% probability, all {ends} shown hold at the same time"
+        words = (
+            f"with {100 * self.confidence:g}% probability, all {ends} shown hold at the same time"
+        )
         if self.chose:
-            how += (
+            words += (
                 f", if at most {self.among:,} items take part (values include the noise that chose"
                 " the items)"
             )
-        return how + (". True numbers may be higher, since users count in part" * self.at_least)
+        return words + (". True numbers may be higher, since users count in part" * self.at_least)
 
 
 def interval(mechanism: Mechanism, confidence: float = 0.95, count: int = 1) -> Interval | None:

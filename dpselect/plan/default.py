@@ -334,11 +334,11 @@ class _Rule:
     def _race(self) -> Choice:
         """A race at the cost of one Gaussian vector, with users clipped to a norm of 1."""
         vector: Any = self.clipped_vector(1.0, "l2")
-        drawn: Any = vector.mechanism
-        hiding, cost = (drawn.delta, drawn.curve.curve) if self.alone else (None, drawn.curve)
+        racing: Any = vector.mechanism
+        hiding, cost = (racing.delta, racing.curve.curve) if self.alone else (None, racing.curve)
         assert isinstance(cost, GaussianDP), "the cost of Gaussian noise on clipped counts"
-        scale = drawn.sensitivity.l2_of(None) / cost.mu * _ROUNDING
-        covers, cells = drawn.sensitivity, self.groups is not None
+        scale = racing.sensitivity.l2_of(None) / cost.mu * _ROUNDING
+        covers, cells = racing.sensitivity, self.groups is not None
         shows = self.request.candidates is not None and self.request.counts is None
         race = RacingTopK(
             k=self.request.k,

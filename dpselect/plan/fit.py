@@ -356,13 +356,15 @@ def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> 
         public["floor"] = float(request.min_users - 1)
     if request.counts is not None and not request.recounted and takes_its_own(member, public):
         public["values"] = True
-    chosen = {name: value for name, value in public.items() if name in fields and value is not None}
-    names = {*chosen, knob_of(member).field, traits.failure}
+    settings = {
+        name: value for name, value in public.items() if name in fields and value is not None
+    }
+    names = {*settings, knob_of(member).field, traits.failure}
     if missing := [
         name for name, field in fields.items() if field.is_required() and name not in names
     ]:
         raise InvalidRequest(f"{name} also needs {', '.join(missing)}: configure it in the library")
-    return chosen
+    return settings
 
 
 def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_observed: bool) -> None:

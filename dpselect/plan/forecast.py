@@ -89,8 +89,8 @@ class MadeUpUsers:
         owners, within = np.arange(count), np.zeros(count, dtype=np.int64)
         if groups is not None:
             shares = np.cumsum(groups.weights)
-            many = _sample(Loads.of_mean(groups.per_user), count, rng)
-            owners, within = _draw_pairs(np.minimum(many, groups.count), shares, rng)
+            groups_of_users = _sample(Loads.of_mean(groups.per_user), count, rng)
+            owners, within = _draw_pairs(np.minimum(groups_of_users, groups.count), shares, rng)
         # A mean of less than one item says that some users have none.
         sizes, busy = _sample(loads, len(owners), rng), min(1.0, total / (number * mean))
         sizes = (
@@ -170,8 +170,8 @@ class MadeUpUsers:
         """The pairs after at most `limit` of each user are kept."""
         if limit is None:
             return self.users, self.cells
-        many = np.flatnonzero((np.bincount(self.users) > limit)[self.users])
-        order = many[np.lexsort((rng.random(len(many)), self.users[many]))]
+        crowded = np.flatnonzero((np.bincount(self.users) > limit)[self.users])
+        order = crowded[np.lexsort((rng.random(len(crowded)), self.users[crowded]))]
         own = self.users[order]
         cut = order[np.arange(len(own)) - np.searchsorted(own, own) >= limit]
         places = np.delete(np.arange(len(self.users)), cut)
@@ -483,14 +483,14 @@ def judge(released: Flags, right: Flags, size: int, k: int) -> tuple[float, floa
     """
     hits, totals = count_groups(released, right, size)
     possible = np.minimum(right.reshape(-1, size).sum(axis=1), k)
-    there = possible > 0
-    if not there.any():
+    is_possible = possible > 0
+    if not is_possible.any():
         return 0.0, 0.0, 0.0
-    recalls = hits[there] / possible[there]
+    recalls = hits[is_possible] / possible[is_possible]
     return (
         float(np.minimum(recalls, 1).mean()),
         float((recalls >= 1).mean()),
-        float(totals[there].mean()),
+        float(totals[is_possible].mean()),
     )
 
 
@@ -517,11 +517,11 @@ def _on(
             choice.mechanism.select(scores, rng=rng),
             np.zeros(len(right), dtype=np.bool_),
         )
-        at = np.array(selection.labels or (), dtype=np.int64)
+        positions = np.array(selection.labels or (), dtype=np.int64)
         released[
-            at + size * np.array(selection.groups, dtype=np.int64)
-            if choice.cells and len(at)
-            else at[:k]
+            positions + size * np.array(selection.groups, dtype=np.int64)
+            if choice.cells and len(positions)
+            else positions[:k]
         ] = True
         results[place] = judge(released, right, size, k)
         groups += count_groups(released, right, size) / draws

@@ -104,7 +104,7 @@ def _bars(shares: tuple[float, ...]) -> str:
     step = -(-len(shares) // 40)
     averages = [
         sum(part) / len(part)
-        for part in (shares[at : at + step] for at in range(0, len(shares), step))
+        for part in (shares[start : start + step] for start in range(0, len(shares), step))
     ]
     return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * average))] for average in averages)
 
@@ -147,9 +147,9 @@ def plan_horizon(
     rng, results, by_draw = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
     for users in forecaster.users(None):
         log = _Log.from_users(users, mechanism, rng)
-        drawn = [log.series(mechanism, rng) for _ in range(draws)]
-        results.append(np.mean([means for means, _ in drawn], axis=0))
-        by_draw += [groups for _, groups in drawn]
+        series = [log.series(mechanism, rng) for _ in range(draws)]
+        results.append(np.mean([means for means, _ in series], axis=0))
+        by_draw += [groups for _, groups in series]
     by_group = tuple(GroupForecast(*of_group) for of_group in np.mean(by_draw, axis=0).T.tolist())
     recall, whole, released = np.array(results).transpose(1, 0, 2)
     means_of = recall.mean(axis=1)
@@ -192,9 +192,9 @@ class _Log:
                 for pairs in by_period
             ]
         )
-        seen = _sum_periods(mechanism, counts.astype(np.float64))
+        totals = _sum_periods(mechanism, counts.astype(np.float64))
         return cls(
-            users, by_period, np.array([top_of(each, users.size, mechanism.k) for each in seen])
+            users, by_period, np.array([top_of(each, users.size, mechanism.k) for each in totals])
         )
 
     def weights(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
@@ -206,11 +206,11 @@ class _Log:
         def coins(pairs: Integers) -> NDArray[np.uint64]:
             return rng.integers(0, 2**64, (2, len(pairs)), dtype=np.uint64)
 
-        for at, pairs in enumerate(self.by_period):
+        for period, pairs in enumerate(self.by_period):
             cells, weights = mechanism.users.count(users.users[pairs], used, coins)
-            chosen = pairs[cells]
-            used += np.bincount(users.users[chosen], minlength=len(used)).astype(used.dtype)
-            added[at] = users.each * np.bincount(users.cells[chosen], weights / UNIT, number)
+            counted = pairs[cells]
+            used += np.bincount(users.users[counted], minlength=len(used)).astype(used.dtype)
+            added[period] = users.each * np.bincount(users.cells[counted], weights / UNIT, number)
         return added
 
     def series(self, mechanism: ContinualTopK, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -242,16 +242,16 @@ class _Log:
                 )
             is_shown = np.logical_or.accumulate(passed, axis=0)
         results, groups = np.zeros((3, mechanism.periods)), np.zeros((2, users.groups))
-        for at, items in enumerate(map(np.flatnonzero, is_shown)):
+        for period, items in enumerate(map(np.flatnonzero, is_shown)):
             order = np.full(added.shape[1], -np.inf)
             if len(items):
-                sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
+                sums = means.columns(mechanism, period + 1) @ measured[: period + 1, items]
                 order[items] = means.order_by(
-                    mechanism, at + 1, scores[at, items], sums, users.groups
+                    mechanism, period + 1, scores[period, items], sums, users.groups
                 )
             released = top_of(order, users.size, mechanism.k, least=-np.inf)
-            results[:, at] = judge(released, self.right[at], users.size, mechanism.k)
-            groups += count_groups(released, self.right[at], users.size) / mechanism.periods
+            results[:, period] = judge(released, self.right[period], users.size, mechanism.k)
+            groups += count_groups(released, self.right[period], users.size) / mechanism.periods
         return results, groups
 
 

@@ -41,8 +41,8 @@ class BudgetShare:
         Epsilons, or rhos, are compared as the decimals that they print as. If one budget states
         epsilon and the other rho, deltas are compared.
         """
-        same = (whole.rho is None) == (budget.rho is None)
-        amounts = (whole.limit, budget.limit) if same else (whole.delta, budget.delta)
+        alike = (whole.rho is None) == (budget.rho is None)
+        amounts = (whole.limit, budget.limit) if alike else (whole.delta, budget.delta)
         part = (
             Fraction(exact(amounts[0])) / Fraction(exact(amounts[1])) / releases
             if all(amounts)

@@ -215,8 +215,8 @@ class TopKPlan(Plan, PlanPart):
         if self.request.counts is not None and bounds is not None:
             yield "counts", f"within {math.ceil(bounds.half_width):,} users; {bounds.words()}"
         cost, limit = format_number(planned.cost, 4), format_number(self.budget.limit)
-        at = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
-        yield "cost", f"{self.unit} {cost} of {limit}{at} for {self.releases_in_words}"
+        delta = f" at delta {format_number(self.budget.delta)}" if self.budget.delta else ""
+        yield "cost", f"{self.unit} {cost} of {limit}{delta} for {self.releases_in_words}"
         yield "risk", Risk.from_curve(self.curve).in_words(self.request.sensitivity.relation)
 
     def _row(self, planned: PlannedMechanism) -> dict[str, str]:
@@ -250,8 +250,8 @@ class TopKPlan(Plan, PlanPart):
         )
         yield "items", listed
         if (groups := self.groups) is not None:
-            by = "as stated" if groups.shares else f"by Zipf's law ({groups.exponent:g})"
-            sizes = f"{groups.count:,} of a public list, sizes {by}"
+            shares = "as stated" if groups.shares else f"by Zipf's law ({groups.exponent:g})"
+            sizes = f"{groups.count:,} of a public list, sizes {shares}"
             most = groups.max_groups_per_user
             words = (
                 "in any number"

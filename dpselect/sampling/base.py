@@ -149,14 +149,14 @@ class Sampler(ABC):
             return self._draw(values, noise, scale, entries)
         if not self.exact:
             return _plainly_drawn(*plain.above(values, partial(self.noise, noise), scale, level, k))
-        few = len(values) if k is None else min(k, len(values))
-        problem = RankingProblem(values, noise, float(scale), max(few, 1), self.words)
+        most = len(values) if k is None else min(k, len(values))
+        problem = RankingProblem(values, noise, float(scale), max(most, 1), self.words)
         entries = (
             thresholds.draw_all(problem, level)
             if self.constant_work
             else thresholds.above(problem, level)
         )
-        return self._draw(values, noise, scale, entries[:few])
+        return self._draw(values, noise, scale, entries[:most])
 
     @final
     def peel(self, values: Numbers, noise: Noise, scale: float, k: int) -> Integers:
@@ -214,8 +214,8 @@ class Sampler(ABC):
         (Theorem X6). The memory does not grow with the number of candidates, except in constant
         work.
         """
-        chosen = self.ranking(values, noise, scale, k, multiplicities)
-        return chosen.index, chosen.member
+        ranking = self.ranking(values, noise, scale, k, multiplicities)
+        return ranking.index, ranking.member
 
     @final
     def require_drawable(self, candidates: int) -> None:
@@ -313,8 +313,8 @@ class Sampler(ABC):
         # The words up to here split evenly among the residues.
         last = ~np.uint64(0) - (~np.uint64(0) % limits + np.uint64(1)) % limits
         words = self.words(len(limits))
-        while len(late := np.flatnonzero(words > last)):
-            words[late] = self.words(len(late))
+        while len(rejected := np.flatnonzero(words > last)):
+            words[rejected] = self.words(len(rejected))
         return (words % limits).astype(np.int64)
 
     @final
@@ -382,8 +382,10 @@ def _split(values: Numbers, grid: float) -> tuple[Floats, Floats, Flags]:
     with np.errstate(over="ignore", invalid="ignore"):
         multiples = floats / grid  # by a power of two: exact unless beyond the floats or below them
         whole = np.floor(multiples)
-        same = floats == values if values.dtype != np.int64 else np.abs(floats) < _WHOLE
-        exact = same & (np.abs(multiples) < _WHOLE) & ((np.abs(multiples) > TINY) | (floats == 0))
+        is_exact = floats == values if values.dtype != np.int64 else np.abs(floats) < _WHOLE
+        exact = (
+            is_exact & (np.abs(multiples) < _WHOLE) & ((np.abs(multiples) > TINY) | (floats == 0))
+        )
         return whole, multiples - whole, exact
 
 
@@ -421,8 +423,8 @@ class Thresholds:
         words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
         self._words[:, rows] = words
         self._low[rows] = self._high[rows] = self._size[rows] = 0.0
-        for scale, drawn in zip(self._scales, words, strict=True):
-            low, high = scaled_bounds(self._noise, scale, drawn)
+        for scale, uniforms in zip(self._scales, words, strict=True):
+            low, high = scaled_bounds(self._noise, scale, uniforms)
             self._low[rows] += low
             self._high[rows] += high
             self._size[rows] += np.maximum(np.abs(low), np.abs(high))

@@ -363,11 +363,11 @@ class Entries:
         The members of group g begin at `first[g]`.
         """
         refined = {
-            (int(group[at]), int(at - first[group[at]])): draw
-            for (at, _), draw in self.refined.items()
+            (int(group[entry]), int(entry - first[group[entry]])): draw
+            for (entry, _), draw in self.refined.items()
         }
-        chosen = group[self.index]
-        return type(self)(chosen, self.index - first[chosen], self.level, self.words, refined)
+        members = group[self.index]
+        return type(self)(members, self.index - first[members], self.level, self.words, refined)
 
     def among(self, candidates: Integers) -> Self:
         """Return entries by candidate, if `index` is a place among `candidates`."""

@@ -210,8 +210,8 @@ def draw_all_groups(
     """Do as `rank_groups`, with the noise of every candidate drawn."""
     require_drawable(int(multiplicities.sum(dtype=object)))
     group = np.repeat(np.arange(len(multiplicities)), multiplicities)
-    chosen = drawn(problem.take(group))
-    return chosen.split(group, np.cumsum(multiplicities) - multiplicities)
+    entries = drawn(problem.take(group))
+    return entries.split(group, np.cumsum(multiplicities) - multiplicities)
 
 
 def require_drawable(candidates: int) -> None:
@@ -435,15 +435,15 @@ class Rounds:
         index, low, high = self._entries.index[near], self._low[near], self._high[near]
         edges = np.searchsorted(self._entries.member[near], np.arange(self.count + 1)).tolist()
         for place in range(len(self.winners) - self._before, self.count):
-            here = slice(edges[place], edges[place + 1])
-            free = ~self._is_taken[index[here]]
-            least = low[here].max(initial=-np.inf, where=free)
+            span = slice(edges[place], edges[place + 1])
+            free = ~self._is_taken[index[span]]
+            least = low[span].max(initial=-np.inf, where=free)
             if not free.any() or least < threshold:
                 return False
-            rivals = np.flatnonzero(free & (high[here] >= least))
-            winner = int(index[here][rivals[0]])
+            rivals = np.flatnonzero(free & (high[span] >= least))
+            winner = int(index[span][rivals[0]])
             if len(rivals) > 1:
-                winner = int(rank_entries(self.problem, self._entries[near[here][rivals]]).index[0])
+                winner = int(rank_entries(self.problem, self._entries[near[span][rivals]]).index[0])
             self.winners[winner] = None
             self._is_taken[winner] = True
         return True
@@ -483,13 +483,13 @@ class _Layout:
             else self.multiplicities[start].astype(np.float64)
         )
 
-    def pools(self, same: Integers, start: Integers) -> list[Integers]:
+    def pools(self, members: Integers, start: Integers) -> list[Integers]:
         """Return runs of units whose candidates 64 bits can number."""
         if self.width:
-            return [same]
-        length = self.multiplicities[start[same]].astype(np.float64)
+            return [members]
+        length = self.multiplicities[start[members]].astype(np.float64)
         before = np.cumsum(length) - length
-        return np.split(same, np.flatnonzero(np.diff(before // _POOL)) + 1)
+        return np.split(members, np.flatnonzero(np.diff(before // _POOL)) + 1)
 
     def number_candidates(self, start: Integers) -> tuple[int, Located]:
         """Return the number of candidates in a pool, and a function that finds them by number.
@@ -637,10 +637,10 @@ class Sweep:
         bound = np.where(depths == UNKNOWN, np.uint64(0), np.uint64(1) << shift)
         # V below 2^-depth is refused: then all of V is drawn anew, and leaves this pool unless its
         # first bits are zero again.
-        while len(late := np.flatnonzero(words < bound)):
+        while len(rejected := np.flatnonzero(words < bound)):
             again = np.ones(len(words), dtype=np.bool_)
-            again[late] = (draw(len(late)) >> np.uint64(64 - level)) == 0 if level else True
-            words[late] = draw(len(late))
+            again[rejected] = (draw(len(rejected)) >> np.uint64(64 - level)) == 0 if level else True
+            words[rejected] = draw(len(rejected))
             places, words, bound = places[again], words[again], bound[again]
         return places, words
 
@@ -657,12 +657,12 @@ class Sweep:
     def _seen(self, entries: Entries) -> Flags:
         """Return flags of candidates that were entered in an earlier round."""
         before = np.concatenate([old.index for old in self._entered])
-        seen = np.isin(entries.index, before)
+        is_earlier = np.isin(entries.index, before)
         if any(old.member.any() for old in self._entered) or entries.member.any():
             keys = {key for old in self._entered for key in _keys(old)}
-            again = np.flatnonzero(seen)
-            seen[again] = [key in keys for key in _keys(entries[again])]
-        return seen
+            again = np.flatnonzero(is_earlier)
+            is_earlier[again] = [key in keys for key in _keys(entries[again])]
+        return is_earlier
 
 
 def _descending(threshold: float) -> Iterator[float]:
@@ -682,9 +682,9 @@ def _merge_pools(level: Levels, length: Floats | None) -> Levels:
     mass = np.bincount(level, weights=length, minlength=HIGHEST_LEVEL + 1)
     lowered = np.zeros(len(mass), dtype=np.uint8)
     top, pending = HIGHEST_LEVEL, 0.0
-    for at, weight in reversed(list(enumerate(mass.tolist()))):
+    for place, weight in reversed(list(enumerate(mass.tolist()))):
         pending += weight
-        if pending * 2.0**-at >= _FEW:
-            lowered[at : top + 1] = at
-            top, pending = at - 1, 0.0
+        if pending * 2.0**-place >= _FEW:
+            lowered[place : top + 1] = place
+            top, pending = place - 1, 0.0
     return lowered[level]

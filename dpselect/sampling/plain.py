@@ -23,10 +23,10 @@ def above(
 
     All of them if k is None.
     """
-    drawn = noisy(values, draw, scale)
-    passed = np.flatnonzero(drawn > level)
-    order = passed[np.argsort(-drawn[passed], kind="stable")[:k]]
-    return order, drawn[order]
+    noisy_values = noisy(values, draw, scale)
+    passed = np.flatnonzero(noisy_values > level)
+    order = passed[np.argsort(-noisy_values[passed], kind="stable")[:k]]
+    return order, noisy_values[order]
 
 
 def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:

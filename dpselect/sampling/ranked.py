@@ -75,9 +75,9 @@ class Ranked:
         values = self._values[members]
         if len(levels) <= _FEW_LEVELS:  # a pass for each takes less time than a search for all
             positions = np.empty(len(ranks), dtype=np.int64)
-            for at, value in enumerate(levels):
-                chosen = level == at
-                positions[chosen] = members[np.flatnonzero(values == value)[place[chosen]]]
+            for level_number, value in enumerate(levels):
+                in_level = level == level_number
+                positions[in_level] = members[np.flatnonzero(values == value)[place[in_level]]]
             return positions
         near = np.searchsorted(levels, values, side="right") - 1
         equal = np.flatnonzero(levels[near] == values)

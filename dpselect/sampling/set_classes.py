@@ -183,12 +183,12 @@ class Classes:
             start, stop, self._offset[row], self._free[row]
         )
         low, high = np.full(start.shape, -np.inf), np.full(start.shape, -np.inf)
-        single, many = stop - start == 1, stop - start > 1
+        single, several = stop - start == 1, stop - start > 1
         low[single], high[single] = log_binomial_bounds((start - offset)[single], free[single])
         # Columns of Pascal's triangle: C(a, r) + ... + C(b-1, r) = C(b, r+1) - C(a, r+1).
-        upper = log_binomial_bounds((stop - offset)[many], free[many] + 1)
-        lower = log_binomial_bounds((start - offset)[many], free[many] + 1)
-        low[many], high[many] = log_difference_bounds(upper, lower)
+        upper = log_binomial_bounds((stop - offset)[several], free[several] + 1)
+        lower = log_binomial_bounds((start - offset)[several], free[several] + 1)
+        low[several], high[several] = log_difference_bounds(upper, lower)
         return low, high
 
     def mass(self, row: int, start: int, stop: int) -> arb:
@@ -268,10 +268,17 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
     if classes.separate_top:
         top = classes.top_row, classes.k, classes.k + 1
         row, start, stop = (np.append(x, y) for x, y in zip((row, start, stop), top, strict=True))
-    drawn = words(len(row))
-    low, high = max_gumbel_bounds(drawn, classes.log_mass(row, start, stop))
+    uniforms = words(len(row))
+    low, high = max_gumbel_bounds(uniforms, classes.log_mass(row, start, stop))
     return Blocks(
-        row, start, stop, low, high, drawn, np.zeros_like(row), np.zeros(len(row), dtype=np.bool_)
+        row,
+        start,
+        stop,
+        low,
+        high,
+        uniforms,
+        np.zeros_like(row),
+        np.zeros(len(row), dtype=np.bool_),
     )
 
 
@@ -285,26 +292,26 @@ def max_gumbel_bounds(words: Words, log_mass: tuple[Floats, Floats]) -> tuple[Fl
     return widen(low + log_mass[0], high + log_mass[1], _BLOCK_ALLOWANCE)
 
 
-def split(classes: Classes, parents: Blocks, which: Integers, words: WordSource) -> Blocks:
+def split(classes: Classes, parents: Blocks, indices: Integers, words: WordSource) -> Blocks:
     """Split some blocks, and draw each child's largest noise, given that of the whole block."""
-    edges = _edges(parents.start[which], parents.stop[which], classes.first)
+    edges = _edges(parents.start[indices], parents.stop[indices], classes.first)
     start, stop = edges[:, :-1], edges[:, 1:]
-    row = np.repeat(parents.row[which, None], _CHILDREN, axis=1)
+    row = np.repeat(parents.row[indices, None], _CHILDREN, axis=1)
     log_mass = classes.log_mass(row, start, stop)
     inherits = (
         np.arange(_CHILDREN)
         == _draw_max_children(classes, row[:, 0], edges, log_mass, words)[:, None]
     )
-    drawn = words(row.size).reshape(row.shape)
-    above = parents.low[which, None], parents.high[which, None]
+    uniforms = words(row.size).reshape(row.shape)
+    above = parents.low[indices, None], parents.high[indices, None]
     with np.errstate(invalid="ignore"):
-        own = max_gumbel_bounds(drawn, log_mass)
+        own = max_gumbel_bounds(uniforms, log_mass)
         least, most = (-np.logaddexp(-x, -y) for x, y in zip(above, own, strict=True))
         below = widen(least, most, _BLOCK_ALLOWANCE)
     low, high = (np.where(inherits, x, y) for x, y in zip(above, below, strict=True))
-    parent = np.repeat(which[:, None], _CHILDREN, axis=1)
+    parent = np.repeat(indices[:, None], _CHILDREN, axis=1)
     is_filled = stop > start
-    every: tuple[Any, ...] = row, start, stop, low, high, drawn, parent, inherits
+    every: tuple[Any, ...] = row, start, stop, low, high, uniforms, parent, inherits
     return Blocks(*(column[is_filled] for column in every))
 
 
@@ -316,15 +323,15 @@ def _draw_max_children(
     words: WordSource,
 ) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
-    drawn = words(len(row))
-    children, certain = pick_rows(*log_mass, drawn)
+    uniforms = words(len(row))
+    children, certain = pick_rows(*log_mass, uniforms)
     for i in np.flatnonzero(~certain).tolist():
 
         def sizes(i: int = i) -> list[arb]:
             ends = edges[i].tolist()
             return [classes.mass(int(row[i]), a, b) if b > a else arb(0) for a, b in pairwise(ends)]
 
-        children[i] = LazyUniform(words, word=int(drawn[i])).column(sizes)
+        children[i] = LazyUniform(words, word=int(uniforms[i])).column(sizes)
     return children
 
 
@@ -400,12 +407,12 @@ def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) ->
     return _Draw(classes, noise, scale, source.words).set_class()
 
 
-def draw_members(chosen: SetClass, k: int, source: Sampler) -> Integers:
+def draw_members(set_class: SetClass, k: int, source: Sampler) -> Integers:
     """Draw (k,) ranks of a uniformly random member of a class."""
-    lead = np.arange(1, chosen.lead + 1)
-    between = np.full((1, k - 1 - chosen.lead), chosen.lowest - chosen.free_from)
-    free = draw_sequences(between, source)[0] - 1 + chosen.free_from
-    return np.concatenate([lead, free, [chosen.lowest]])
+    lead = np.arange(1, set_class.lead + 1)
+    between = np.full((1, k - 1 - set_class.lead), set_class.lowest - set_class.free_from)
+    free = draw_sequences(between, source)[0] - 1 + set_class.free_from
+    return np.concatenate([lead, free, [set_class.lowest]])
 
 
 @final
@@ -502,8 +509,8 @@ def _block(
 ) -> Integers:
     order = rank_rows(matrix)
     ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
-    chosen = _winners(ranked, layout, noise, scale, words)
-    ranks = _members(matrix.shape, chosen, layout, words)
+    winners = _winners(ranked, layout, noise, scale, words)
+    ranks = _members(matrix.shape, winners, layout, words)
     return np.sort(np.take_along_axis(order, ranks, axis=1), axis=1)
 
 
@@ -513,8 +520,8 @@ def _winners(
     """Draw (rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * scale)
-    drawn = words(len(ranked) * len(layout.n))
-    g, wide = estimates(noise_of("gumbel"), drawn)
+    uniforms = words(len(ranked) * len(layout.n))
+    g, wide = estimates(noise_of("gumbel"), uniforms)
     shape = (len(ranked), len(layout.n))
     total = noise_at(noise, g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
@@ -522,64 +529,71 @@ def _winners(
             layout.gamma * heights[:, layout.lowest - 1]
             - (1 - layout.gamma) * heights[:, layout.missing - 1]
         )
-        chosen = np.argmax(total, axis=1)
+        winners = np.argmax(total, axis=1)
         # The lowest score bounds the rounding of all.
         slack = (
             _MARGIN + _HEIGHT_ROUNDING * np.abs(heights[:, -1])
             if scale >= _LEAST
             else np.full(len(total), np.inf)
         )
-        rivals = (total >= (total[np.arange(len(total)), chosen] - slack)[:, None]).sum(axis=1) > 1
+        rivals = (total >= (total[np.arange(len(total)), winners] - slack)[:, None]).sum(axis=1) > 1
     rivals[wide // shape[1]] = True
     for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
-        chosen[row] = _find_winner(
-            ranked[row], layout, noise, scale, drawn.reshape(shape)[row], words
+        winners[row] = _find_winner(
+            ranked[row], layout, noise, scale, uniforms.reshape(shape)[row], words
         )
-    return chosen
+    return winners
 
 
 def _find_winner(
-    ranked: Numbers, layout: RowClasses, noise: Noise, scale: float, drawn: Words, words: WordSource
+    ranked: Numbers,
+    layout: RowClasses,
+    noise: Noise,
+    scale: float,
+    uniforms: Words,
+    words: WordSource,
 ) -> int:
     """Return the winner of one row with these words, certain of every comparison."""
     largest = noise_bounds(
-        noise, *max_gumbel_bounds(drawn, log_binomial_bounds(layout.n, layout.r))
+        noise, *max_gumbel_bounds(uniforms, log_binomial_bounds(layout.n, layout.r))
     )
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], layout.gamma)
     low, high = totals(scores, largest, scale)
     places = np.flatnonzero(high >= low.max()).tolist()
-    runners = [_runner(ranked, layout, place, drawn, words) for place in places]
+    runners = [_runner(ranked, layout, place, uniforms, words) for place in places]
     return places[exact_argmax(runners, noise, rational(scale))]
 
 
 def _runner(
-    ranked: Numbers, layout: RowClasses, place: int, drawn: Words, words: WordSource
+    ranked: Numbers, layout: RowClasses, place: int, uniforms: Words, words: WordSource
 ) -> Contender:
     gamma = rational(layout.gamma)
     least, missing = (
         rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing)
     )
-    wait = ExponentialClock(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
+    wait = ExponentialClock(
+        partial(layout.size, place), LazyUniform(words, word=int(uniforms[place]))
+    )
     return Contender(gamma * least - (1 - gamma) * missing, [wait])
 
 
 def _members(
-    shape: tuple[int, ...], chosen: Integers, layout: RowClasses, words: WordSource
+    shape: tuple[int, ...], winners: Integers, layout: RowClasses, words: WordSource
 ) -> Integers:
     """Draw (rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
-    rank, lead, lowest = np.arange(1, shape[1] + 1), layout.lead[chosen], layout.lowest[chosen]
+    rank, lead, lowest = np.arange(1, shape[1] + 1), layout.lead[winners], layout.lowest[winners]
     inside = (rank <= lead[:, None]) | (rank == lowest[:, None])
     outside = rank > lowest[:, None]
     if layout.gamma < 1:
         outside |= (rank == lead[:, None] + 1) & ~inside
-    ranks, late = np.empty((shape[0], layout.k), dtype=np.int64), np.arange(shape[0])
-    while len(late):
-        keys = words(len(late) * shape[1]).reshape(len(late), -1)
-        keys[inside[late]], keys[outside[late]] = 0, ~np.uint64(0)
-        ranks[late] = np.argpartition(keys, layout.k - 1, axis=1)[:, : layout.k]
+    ranks, rejected = np.empty((shape[0], layout.k), dtype=np.int64), np.arange(shape[0])
+    while len(rejected):
+        keys = words(len(rejected) * shape[1]).reshape(len(rejected), -1)
+        keys[inside[rejected]], keys[outside[rejected]] = 0, ~np.uint64(0)
+        ranks[rejected] = np.argpartition(keys, layout.k - 1, axis=1)[:, : layout.k]
         # Where keys are equal at the cut, no random bit says which rank is in: such rows are drawn
         # again.
-        cut = np.take_along_axis(keys, ranks[late], axis=1).max(axis=1, keepdims=True)
-        late = late[(keys <= cut).sum(axis=1) != layout.k]
+        cut = np.take_along_axis(keys, ranks[rejected], axis=1).max(axis=1, keepdims=True)
+        rejected = rejected[(keys <= cut).sum(axis=1) != layout.k]
     return ranks

@@ -117,7 +117,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
         sum(step != 0 for step in change),
         sum(step > 0 for step in change),
     )
-    few = sensitivity.l0 is None or touched <= sensitivity.l0
+    within_l0 = sensitivity.l0 is None or touched <= sensitivity.l0
     # Shares of one user: what is gained is one user's, and what is lost another's, each within a
     # norm of its own.
     alone, most = max(gained, touched - gained), sensitivity.items_alone
@@ -125,7 +125,7 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
         (most is None or alone <= most) and linf <= sensitivity.alone(alone) * (1 + 1e-12)
     )
     squares = touched * linf**2 <= sensitivity.l2_of(None) ** 2 * (1 + 1e-12)
-    return few and by_user and squares and touched * linf <= sensitivity.l1_of(None)
+    return within_l0 and by_user and squares and touched * linf <= sensitivity.l1_of(None)
 
 
 def _laws(mechanism: Mechanism, vectors: Integers, domain: Domain, edges: ArrayLike) -> Floats:
@@ -319,11 +319,11 @@ def lower_bound(
         )
     draws = [[release(scores) for _ in range(samples)] for scores in (first, second)]
     half = samples // 2
-    views = _views([outcome for drawn in draws for outcome in drawn[:half]])
+    views = _views([outcome for outcomes in draws for outcome in outcomes[:half]])
     view, event, _ = max(
         (_best_event(view, draws, delta, half) for view in views), key=lambda triple: triple[2]
     )
-    test = [Counter(map(view, drawn[half:])) for drawn in draws]
+    test = [Counter(map(view, outcomes[half:])) for outcomes in draws]
     low, high = _limits(
         [sum(t[outcome] for outcome in event) for t in test], samples - half, confidence
     )
@@ -403,7 +403,7 @@ def _best_event(
 
     They are a prefix in order of the likelihood ratio.
     """
-    first, second = (Counter(map(view, drawn[:samples])) for drawn in draws)
+    first, second = (Counter(map(view, outcomes[:samples])) for outcomes in draws)
     ranked = sorted(
         first | second, key=lambda o: (first[o] + 0.5) / (second[o] + 0.5), reverse=True
     )

@@ -236,11 +236,11 @@ def _gumbel_ordered(scores: Floats, scale: float, k: int) -> dict[tuple[int, ...
     logs: dict[tuple[int, ...], float] = {(): 0.0}
     for _ in range(k):
         logs = {
-            (*done, i): log + pick
-            for done, log in logs.items()
-            for i, pick in _log_pick(scores, scale, sorted(items.difference(done))).items()
+            (*picked, i): log + pick
+            for picked, log in logs.items()
+            for i, pick in _log_pick(scores, scale, sorted(items.difference(picked))).items()
         }
-    return {done: math.exp(log) for done, log in logs.items()}
+    return {picked: math.exp(log) for picked, log in logs.items()}
 
 
 def _gumbel_top_sets(scores: Floats, scale: float, k: int) -> dict[frozenset[int], float]:
@@ -251,7 +251,7 @@ def _gumbel_top_sets(scores: Floats, scale: float, k: int) -> dict[frozenset[int
     items = frozenset(range(len(scores)))
     logs = {frozenset[int](): 0.0}
     for size in range(1, k + 1):
-        picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
+        picks = {picked: _log_pick(scores, scale, sorted(items - picked)) for picked in logs}
         logs = {
             target: float(
                 scipy.special.logsumexp(
@@ -283,8 +283,8 @@ def _sequences(noise: Noise, shift: Floats, k: int, step: float) -> dict[tuple[i
     pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), weight.reshape(-1, NODES)
     length = weight.sum(axis=1)
 
-    def remaining(done: tuple[int, ...]) -> list[int]:
-        return [i for i in range(len(shift)) if i not in done]
+    def remaining(picked: tuple[int, ...]) -> list[int]:
+        return [i for i in range(len(shift)) if i not in picked]
 
     def later(g: Floats, item: int) -> Floats:
         integrand = pdf[item] * g
@@ -292,11 +292,15 @@ def _sequences(noise: Noise, shift: Floats, k: int, step: float) -> dict[tuple[i
 
     above: dict[tuple[int, ...], Floats] = {(i,): each for i, each in enumerate(sf)}
     for _ in range(k - 2):
-        above = {(*done, i): later(g, i) for done, g in above.items() for i in remaining(done)}
+        above = {
+            (*picked, i): later(g, i) for picked, g in above.items() for i in remaining(picked)
+        }
     return {
-        (*done, i): float((pdf[i] * g * np.prod(cdf[remaining((*done, i))], axis=0) * weight).sum())
-        for done, g in above.items()
-        for i in remaining(done)
+        (*picked, i): float(
+            (pdf[i] * g * np.prod(cdf[remaining((*picked, i))], axis=0) * weight).sum()
+        )
+        for picked, g in above.items()
+        for i in remaining(picked)
     }
 
 
@@ -323,7 +327,7 @@ def _all_sets_kernel(k: int) -> Kernel:
         states: _States = {(): (np.ones_like(z[0]), np.zeros_like(z[0]))}
         for item, functions in enumerate(zip(noise.pdf(z), noise.sf(z), noise.cdf(z), strict=True)):
             states = _extend(states, item, k, len(z) - item, functions)
-        return np.stack([states[chosen][1] for chosen in sorted(states)])
+        return np.stack([states[members][1] for members in sorted(states)])
 
     return kernel
 
@@ -343,11 +347,11 @@ def _extend(
     """
     pdf, sf, cdf = functions
     extended: _States = {}
-    for chosen, (above, smallest) in states.items():
-        if len(chosen) < k:
-            extended[(*chosen, item)] = (above * sf, smallest * sf + above * pdf)
-        if k - len(chosen) < remaining:
-            extended[chosen] = (above * cdf, smallest * cdf)
+    for members, (above, smallest) in states.items():
+        if len(members) < k:
+            extended[(*members, item)] = (above * sf, smallest * sf + above * pdf)
+        if k - len(members) < remaining:
+            extended[members] = (above * cdf, smallest * cdf)
     return extended
 
 
@@ -563,9 +567,9 @@ class NoisyComparisons:
             parts = np.arange(0, len(y), max(1, _MOST_AT_ONCE // len(self.margins)))[1:]
             columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
             total = np.zeros(1)
-            for at, mass in columns:
-                z = (at - self.margins[:, None]) / self.answer_scale
-                density = self.noise.pdf(at / self.scale) / self.scale
+            for point, mass in columns:
+                z = (point - self.margins[:, None]) / self.answer_scale
+                density = self.noise.pdf(point / self.scale) / self.scale
                 total = total + outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (mass * density)
             return np.asarray(total)[:, None]
 

@@ -73,10 +73,10 @@ accounting/budget.py
         share = self.limit * (total.main / self.capacity.main) => share = self.limit * (cost.main / self.capacity.main)
 accounting/convert/bounds.py
     accounting/convert/test_adaptive.py::test_deltas_in_a_neighborhood_are_above_the_recursion
-                if curve.core_epsilon <= at:¶            return min(*deltas, curve.delta0)
-        =>         if curve.core_epsilon <= at:¶            return 0.0
-        max(LEAST_DELTA, (@recursion[0].upper_at(at) + recursion[1])
-        max(LEAST_DELTA, (recursion[0].upper_at(at) + @recursion[1])
+                if curve.core_epsilon <= epsilon:¶            return min(*deltas, curve.delta0)
+        =>         if curve.core_epsilon <= epsilon:¶            return 0.0
+        max(LEAST_DELTA, (@recursion[0].upper_at(epsilon) + recursion[1])
+        max(LEAST_DELTA, (recursion[0].upper_at(epsilon) + @recursion[1])
 accounting/convert/gaussian_cover.py
     laws/test_filter_laws.py::test_a_pair_enters_at_the_least_gaussian_above_it
         return 4 * z * z * FEW_UP => return 3.8 * z * z
@@ -179,7 +179,7 @@ accounting/curves/discrete_gaussian.py
         @self.sensitivity * (self.sensitivity - 2 * x)
         math.nextafter(@value * SUM_UP, 1.0)
     accounting/test_dp_events.py::test_discrete_gaussian_cost_matches_dp_accounting[1.0-1-10]
-        (@weights[seen] * SUM_UP)
+        (@weights[is_kept] * SUM_UP)
 accounting/curves/profile_table.py
     accounting/test_group.py::test_bad_events_grow_along_the_path
         epsilons[-1] = @end
@@ -278,9 +278,9 @@ accounting/ledger/balances.py
         epsilon > @@dataset.most_in_all:
         all_totals(self.connection, self.declared.id) | mine => all_totals(self.connection, self.declared.id)
     accounting/ledger/test_limits.py::test_a_name_that_is_not_listed_is_refused
-        if not quota.lists(who): => if False:
+        if not quota.lists(scope): => if False:
     accounting/ledger/test_quotas.py::test_charge_without_a_team_is_refused_under_team_quotas
-         and who[quota.by] is None =>  and False
+         and scope[quota.by] is None =>  and False
     accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge
         read_cost(row) != self._spent[0, period]: => read_cost(row) < NOTHING:
         read_cost(row) != self._spent[0, period]: => read_cost(row).main != self._spent[0, period].main:
@@ -293,7 +293,7 @@ accounting/ledger/book.py
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
             require_fit(remaining, cost, charge, where) =>     pass
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
-        by.at >= expires => False
+        step_origin.at >= expires => False
         _later.c.action.in_(("commit", "void")) => _later.c.action.in_(("void",))
     accounting/ledger/test_quotas.py::test_reservation_expiry_is_separate_for_each_dataset
         .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <=
@@ -302,10 +302,10 @@ accounting/ledger/book.py
     accounting/ledger/test_settling.py::test_only_reservations_are_settled_and_only_once
         if ran is not None and opening[0].action != "reserve": => if False:
     accounting/ledger/test_periods.py::test_a_plan_over_several_months_gives_nothing_back
-                    ran = None¶        if done =>             pass¶        if done
+                    ran = None¶        if repeated =>             pass¶        if repeated
     accounting/ledger/test_settling.py::test_the_first_claim_on_a_charge_decides
-        is_same = done[0].label == label and => is_same =
-        is_same = done[0].label == label and => is_same = (label is None or done[0].label == label) and
+        is_same = repeated[0].label == label and => is_same =
+        is_same = repeated[0].label == label and => is_same = (label is None or repeated[0].label == label) and
     accounting/ledger/test_export.py::test_retired_dataset_refuses_writes_and_names_its_new_ledger
         book.require_here()¶ yield book => yield book
 accounting/ledger/export.py
@@ -341,16 +341,16 @@ accounting/ledger/ledger.py
     accounting/ledger/test_export.py::test_retired_dataset_refuses_writes_and_names_its_new_ledger
         book.require_here()¶ return book.check(request) => return book.check(request)
         book.require_here()¶ charge, periods => charge, periods
-        if self._store.is_that_of(other._store): => if False:
-        (same[0].hash if same else copy.declared.genesis) => (same[0].hash if same else book.declared.head)
+        if self._store.is_that_of(target._store): => if False:
+        (last_entries[0].hash if last_entries else copy.declared.genesis) => (last_entries[0].hash if last_entries else book.declared.head)
     accounting/ledger/test_export.py::test_retire_entry_hides_the_password_and_ends_the_chain
         address = hide_passwords(absolute_address(to)) => address = to
     accounting/ledger/test_export.py::test_the_address_of_a_file_is_its_full_path
         address = hide_passwords(absolute_address(to)) => address = hide_passwords(to)
 accounting/ledger/model.py
     accounting/ledger/test_settling.py::test_another_machine_gives_back_less_than_was_put_in
-        part - 1 - of // SLACK => part + 1 + of // SLACK
-        part - 1 - of // SLACK => part
+        part - 1 - full_part // SLACK => part + 1 + full_part // SLACK
+        part - 1 - full_part // SLACK => part
         == (by.package, by.host) => == (by.package, opening.host)
     accounting/ledger/test_settling.py::test_costs_rounded_by_another_processor_still_verify
         (package_version(), _host()) => (package_version(), entry.host)
@@ -363,7 +363,7 @@ accounting/ledger/model.py
         SLACK = 10**8 => SLACK = 95 * 10**6
     laws/test_exact_constants.py::test_rounding_tolerance_applies_only_across_machines
         return 2 * (1 + max(cost_in => return 0 * (1 + max(cost_in
-        part - 1 - of // SLACK => part - 1
+        part - 1 - full_part // SLACK => part - 1
 accounting/ledger/quota.py
     accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
         check_types(dict(row)).values() => dict(row).values()
@@ -408,7 +408,7 @@ accounting/ledger/summary.py
         case((_SEVERAL, entries.c.key)) => case((~_SEVERAL, entries.c.key))
 accounting/ledger/verification.py
     accounting/ledger/test_tolerances.py::test_another_versions_last_digits_take_nothing_back
-        if whole and dataset.budget.admitted_before(count * read) else None => if False else None
+        if whole and dataset.budget.admitted_before(count * charged) else None => if False else None
     accounting/ledger/test_tolerances.py::test_an_entry_one_unit_below_its_price_is_found
         charged < expected - 1 - => charged < expected - 2 -
     accounting/ledger/test_tolerances.py::test_a_settlement_one_unit_beyond_what_did_not_run_is_found
@@ -428,8 +428,8 @@ accounting/ledger/verification.py
     accounting/ledger/test_tamper.py::test_a_curve_that_is_proved_for_another_relation_is_found
         "replace_one" if entry.across == "exchange" else self.dataset.relation => relation
     accounting/ledger/test_tamper.py::test_edited_claims_are_found
-        func.length(claimed) != of * several => func.length(claimed) < of * several
-        ~exists(select(fingerprints.c.fingerprint).where(mine, holds)) => ~exists(select(fingerprints.c.fingerprint).where(mine))
+        func.length(claimed) != length * several => func.length(claimed) < length * several
+        ~exists(select(fingerprints.c.fingerprint).where(mine, is_claimed)) => ~exists(select(fingerprints.c.fingerprint).where(mine))
         fingerprints.outerjoin(datasets, datasets.c.id == fingerprints
         => fingerprints.outerjoin(datasets, datasets.c.id != fingerprints
     accounting/ledger/test_tamper.py::test_a_dataset_that_heads_could_not_know_is_not_missing
@@ -509,7 +509,7 @@ accounting/risk.py
         [math.exp(epsilon) * alpha + @delta,
     laws/test_risk.py::test_the_gaussian_guarantee_of_responses_is_the_least
         (left >= deltas[:-1]) & (right >= deltas[1:]) => (left >= 0.95 * deltas[:-1]) & (right >= 0.95 * deltas[1:])
-        first, second = ndtr(@@mu / 2 - at / mu)
+        first, second = ndtr(@@mu / 2 - points / mu)
     laws/test_risk.py::test_beyond_the_last_cell_the_inequality_is_that_of_the_theorem
         _TAIL = @1.3781
         gained = @@rho * excess
@@ -538,7 +538,7 @@ dpselect/cells.py
         CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || => CELL: Final = "'1:' ||
 accounting/errors.py
     dpselect/app/test_fields_at_fault.py::test_a_path_leads_to_the_field_that_a_message_begins_with
-        path if own == path[-1:] else (*path, *own) => (*path, *own)
+        path if earlier == path[-1:] else (*path, *earlier) => (*path, *earlier)
     dpselect/app/test_fields_at_fault.py::test_a_field_is_spelled_outside_of_quotes_and_calls
         r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|\w => r"\w
         False\b|'[^']*'|[^\s => False\b|[^\s
@@ -637,7 +637,7 @@ dpselect/app/continual/horizon.py
         (row[0][0], -row[1], label_key(row[0][1])) => (row[0][0], -row[1])
         first = order >= np.partition(order, -k)[-k] => first = np.argsort(-order, kind="stable")[:k]
     dpselect/app/continual/test_horizon.py::test_a_closed_period_does_not_tell_whether_its_events_have_changed
-        if then != now: => if False:
+        if before != present: => if False:
         int(period), _rowless_events(checked))) is not None: => int(period), _rowless_events(checked))) is not None and False:
     dpselect/app/continual/test_horizon.py::test_period_closed_by_another_process_returns_its_answer
         int(period), read)) is not None: => int(period), read)) is not None and False:
@@ -658,7 +658,7 @@ dpselect/app/continual/horizon.py
         if self._is_marked(meta, len(releases) + 1): => if False:
 dpselect/app/continual/lifecycle.py
     dpselect/app/cli/test_continual.py::test_moved_state_continues_its_series
-        if not unnamed and held.name == => if False and held.name ==
+        if not unnamed and path.name == => if False and path.name ==
     dpselect/app/cli/test_continual.py::test_a_series_of_stated_length_takes_an_end_that_moves
         *(("until",) if ended else ()) => *(("until",) if False else ())
     dpselect/app/cli/test_continual.py::test_output_of_another_log_is_refused_before_a_draw
@@ -685,7 +685,7 @@ dpselect/app/continual/state.py
     dpselect/app/continual/test_neighbors_over_time.py::test_a_measurement_that_is_not_there_is_never_taken_for_0
         if count != rows.size: => if False:
     dpselect/app/continual/test_horizon.py::test_other_users_are_refused
-        if now != then[name]: => if False:
+        if present != before[name]: => if False:
     dpselect/app/continual/test_horizon.py::test_the_state_holds_no_id_and_its_key_lies_beside_it
         if _hash_of_key(self._user_key()) != self._key_hash: => if False:
         hashed AS (SELECT u, unhex(sha256($key || sha256($key || u))) => hashed AS (SELECT u, encode($key[:0] || u)
@@ -693,7 +693,7 @@ dpselect/app/continual/state.py
         integers and kinds.get("item", "int") == "int" => integers
     dpselect/app/continual/test_horizon.py::test_null_column_does_not_decide_label_types
         kinds.get("item", "int") => kinds.get("item")
-        if who is not None or kinds => if kinds
+        if identity is not None or kinds => if kinds
     dpselect/app/continual/test_horizon.py::test_engine_errors_are_classified_by_their_cause
         full = lack_of_room(text) is not None or => full =
     dpselect/app/continual/test_horizon.py::test_engine_errors_are_classified_by_their_cause[INTERRUPT Error: Interrupted!]
@@ -721,12 +721,12 @@ dpselect/app/csv_text.py
          or not text.isprintable() =>
 dpselect/app/events/catalog.py
     dpselect/app/events/test_file_options.py::test_catalogs_are_written_as_the_log_is
-        normalize_labels(list_labels(catalog, what), normalize) => list_labels(catalog, what)
+        normalize_labels(list_labels(catalog, title), normalize) => list_labels(catalog, title)
     dpselect/app/events/test_scores.py::test_catalog_table_is_read_by_its_label_column
         elif not _is_table(source): => else:
         or _is_table(labels): => or False:
     dpselect/app/events/test_scores.py::test_a_catalog_of_parquet
-        engine.run("SET preserve_insertion_order = true", what=what) => pass
+        engine.run("SET preserve_insertion_order = true", title=title) => pass
 dpselect/app/events/contributions.py
     dpselect/app/events/test_amounts.py::test_sums_are_those_of_the_definition
         least({math.floor(high)}, {nearest}) => least({math.ceil(high)}, {nearest})
@@ -842,7 +842,7 @@ dpselect/app/events/sources/databases.py
     dpselect/app/events/test_databases.py::test_sqlite_files
         "PRAGMA query_only = ON" => "PRAGMA query_only = OFF"
     dpselect/app/events/test_sources.py::test_postgresql_refusals
-            CSV.require_lines(target, what)¶ =>
+            CSV.require_lines(target, title)¶ =>
     dpselect/app/events/test_where.py::test_a_long_text_of_sqlite_refuses_no_condition
         text is None or len(text) <= _MOST_KEPT => True
         text[:_MOST_KEPT] + "~" => text[:_MOST_KEPT]
@@ -869,10 +869,10 @@ dpselect/app/events/sources/formats.py
         if not all(column.split(".")): => if not any(column.split(".")):
     dpselect/app/events/test_where.py::test_a_repeated_field_of_json_refuses_no_condition
         if any(map(is_condition, names)): => if False:
-        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what) => pass
+        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", title=title) => pass
     dpselect/app/events/test_where.py::test_text_of_parquet_that_is_not_utf8_refuses_no_condition
         relation = f"read_parquet({settings}, utf8_validation = 'replace')" => pass
-        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what) => pass
+        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", title=title) => pass
     dpselect/app/events/test_errors.py::test_damaged_files_are_refused
         'ARRAY' AND NOT unpaired THEN => 'ARRAY' THEN
     dpselect/app/events/test_sources.py::test_pattern_reads_hidden_names_only_if_stated
@@ -1132,8 +1132,8 @@ dpselect/mechanisms/racing.py
         noisy = source.draw_rounded(sums, noise_of("gaussian"), @scale,
         noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
         => noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, 2.0**-30 * grid)
-        scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
-        first = source.draw_rounded(flat[there], noise_of("gaussian"), @scale,
+        scale = self.scales(norm)[round_number + 1] => scale = self.scales()[round_number + 1]
+        first = source.draw_rounded(flat[entrants], noise_of("gaussian"), @scale,
         first = source.draw_rounded(scores.values, noise_of("gaussian"), @scale,
     dpselect/mechanisms/test_racing.py::test_released_values_are_means_with_valid_margins
         units[spends[rows], seen] => units[spends[rows], -1]
@@ -1152,13 +1152,13 @@ dpselect/mechanisms/racing.py
         [public_grid(scale) / 2 / scale => [public_grid(scale) / 4 / scale
         heights.append(@height + rounding
         heights.append(height + rounding => heights.append(height
-        floors[at + 1] - rounding => floors[at + 1]
+        floors[number + 1] - rounding => floors[number + 1]
         self.passed = self.passed + self.passing(again, height) => self.passed = self.passing(again, height)
         @math.ceil(height * (scale / grid))
         self._means = self._combine * self._means + self._rest * again => pass
         / self._rest - again¶ => / self._rest¶
     dpselect/mechanisms/test_racing.py::test_lone_item_draw_frequency_matches_its_probability
-        running > @heights[spends, at + 1][rows]
+        running > @heights[spends, round_number + 1][rows]
         np.flatnonzero(flat > 0) => np.flatnonzero(flat >= 0)
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         survivors = np.flatnonzero(live & released) => survivors = np.flatnonzero(live)
@@ -1175,9 +1175,9 @@ dpselect/mechanisms/racing.py
         (math.floor(self.floors[0] * (scale / grid)) + 0.5) => math.floor(self.floors[0] * (scale / grid))
         (math.ceil(height * (scale / grid)) + 0.5) => math.ceil(height * (scale / grid))
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation[0-groups1]
-        heights[spends, at + 1][rows] => heights[0, at + 1]
+        heights[spends, round_number + 1][rows] => heights[0, round_number + 1]
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
-        heights[spends, at + 1][rows] => heights[-1, at + 1]
+        heights[spends, round_number + 1][rows] => heights[-1, round_number + 1]
     dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
         for place in sort_positions(scores, place_of)] => for place in place_of]
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
@@ -1195,7 +1195,7 @@ dpselect/mechanisms/racing.py
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation
         self.combine * running[drawn] + @self._rest
         released |= live & (running => released = live & (running
-        tiers[live & released & ~settled & ~contested] = 2 * rounds - at => pass
+        tiers[live & released & ~settled & ~contested] = 2 * rounds - round_number => pass
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation[settings2]
         reach = part * np.maximum(bar, 0.0) + deviations => reach = deviations + 0 * bar
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation
@@ -1293,8 +1293,8 @@ dpselect/mechanisms/weighs_again.py
     dpselect/mechanisms/test_racing.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
         max(self._one_user, self.sensitivity_bound.alone(1)) => self._one_user
     dpselect/mechanisms/test_racing.py::test_noise_of_every_round_matches_its_cost
-        drawn.rounded(public_grid(scale)) => drawn.rounded(2.0**-30 * public_grid(scale))
-        drawn = source.above(scores.values[listed], noise_of("gaussian"), @scale,
+        passing.rounded(public_grid(scale)) => passing.rounded(2.0**-30 * public_grid(scale))
+        passing = source.above(scores.values[listed], noise_of("gaussian"), @scale,
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         look.weigh_candidates(labels, @@norm)
 dpselect/mechanisms/with_values.py
@@ -1395,7 +1395,7 @@ dpselect/plan/default.py
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items[1-None-5000-replace_one]
         FEW_LISTED if listed and one_sided else 0 => FEW_LISTED if listed else 0
     dpselect/plan/test_default.py::test_the_default_is_a_race_or_gumbel_noise_for_few_listed_items
-        drawn.sensitivity.l2_of(None) / @@cost.mu
+        racing.sensitivity.l2_of(None) / @@cost.mu
         sensitivity=covers, cells=cells, => sensitivity=covers,
         (GENEROUS if self.alone else None) => GENEROUS
     dpselect/plan/test_default.py::test_default_avoids_racing_when_it_does_not_apply[budget16-about16-arguments16-sparse_histogram]
@@ -1470,7 +1470,7 @@ dpselect/app/release/answer.py
     dpselect/app/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
         if (receipt.state == "released" or writing) and not => if (receipt.state == "committed" and writing) and not
     dpselect/app/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
-        if then.get(name) != now.get(name)), None) => if False), None)
+        if before.get(name) != present.get(name)), None) => if False), None)
     dpselect/app/cli/topk/test_delivery.py::test_recorded_answer_needs_a_committed_charge
          and receipt.state in ("committed", "released") else None =>  else None
         acc.Curve.from_json(receipt.entries[0].curve or "") == Mechanism.from_json(json.dumps(data["mechanism"])).curve
@@ -1493,7 +1493,7 @@ dpselect/app/release/question.py
     dpselect/app/release/test_question.py::test_a_question_holds_no_log
         question = cls(source_name(source), spec => question = cls(source, spec
     dpselect/app/release/test_question.py::test_stated_salt_is_part_of_the_question
-        how["salt"] = spec.salt => pass
+        options["salt"] = spec.salt => pass
     dpselect/app/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
         => sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),
@@ -1509,7 +1509,7 @@ dpselect/app/release/preview.py
         _FOURFOLD * budget.epsilon => budget.epsilon
 dpselect/app/release/run.py
     dpselect/app/release/test_run.py::test_the_time_range_says_which_periods_pay
-        for day in read.days())) => for day in read.days()[:1]))
+        for day in window.days())) => for day in window.days()[:1]))
     dpselect/app/release/test_tables.py::test_no_number_of_users_is_below_0
         selection if question.signed else raise_to_0(selection) => selection
         selection if question.signed else raise_to_0(selection) => raise_to_0(selection)
@@ -1588,7 +1588,7 @@ dpselect/sampling/base.py
         return self.ranking(values, noise, scale, k).index
         => return self.ranking(values, noise, scale, min(k + 1, len(values))).index[-k:]
     laws/test_exact_constants.py::test_words_that_do_not_split_evenly_and_tied_keys_are_drawn_again
-        while len(late := np.flatnonzero(words > last)): => while len(late := np.flatnonzero(words < 0)):
+        while len(rejected := np.flatnonzero(words > last)): => while len(rejected := np.flatnonzero(words < 0)):
         if (np.diff(keys[order]) != 0).all(): => if True:
     laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early
         low += middle - self._high[:, None] => low += middle - self._low[:, None]
@@ -1641,11 +1641,11 @@ dpselect/sampling/set_classes.py
         rational(@scale)
         / (@0.5 * scale)
     laws/test_mechanisms.py::test_select_follows_the_law
-        np.concatenate([lead, free, [chosen.lowest]]) => np.concatenate([lead, free, [max(chosen.lowest - 1, 0)]])
+        np.concatenate([lead, free, [set_class.lowest]]) => np.concatenate([lead, free, [max(set_class.lowest - 1, 0)]])
     laws/test_exact_draws.py::test_blocks_that_floats_never_decide_follow_the_law
-        chosen.lowest - chosen.free_from) => chosen.lowest - chosen.free_from + 1)
+        set_class.lowest - set_class.free_from) => set_class.lowest - set_class.free_from + 1)
     laws/test_canonical.py::test_splitting_blocks_follows_the_law
-        children, certain = pick_rows(*log_mass, drawn)
+        children, certain = pick_rows(*log_mass, uniforms)
         => children, certain = (np.diff(edges, axis=1) > 0).argmax(axis=1), np.ones(len(row), dtype=bool)
 dpselect/sampling/plain.py
     laws/test_configured_noise.py::test_simulations_add_the_noise_at_its_scale

@@ -370,9 +370,9 @@ def _convolve(laws: list[Floats], parts: _Parts, window: _Window) -> Floats:
         norms.append(count * eta * norm)
         transform = np.fft.rfft(folded)
         # Every frequency errs by less than the 2-norm of all their errors.
-        own = np.log(np.abs(transform) + eta * math.sqrt(size) * norm)
-        heights.append(own)
-        height += count * own
+        log_heights = np.log(np.abs(transform) + eta * math.sqrt(size) * norm)
+        heights.append(log_heights)
+        height += count * log_heights
         angle = np.remainder(angle + count * np.angle(transform), 2 * math.pi)
     error = _error(np.array(norms), heights, height, sum(parts.counts), size)
     error += eta * _root_mean(height, size)

@@ -49,7 +49,7 @@ check = command(CheckSpec, _check)
 
 
 def _facts(report: LogCheck) -> Iterator[tuple[str, str]]:
-    yield "log", report.what + (f"; {report.how}" if report.how else "")
+    yield "log", report.title + (f"; {report.layout}" if report.layout else "")
     for role, kind in report.kinds.items():
         yield f"{role}s", _TYPES[kind]
     yield (
@@ -85,4 +85,4 @@ def _facts(report: LogCheck) -> Iterator[tuple[str, str]]:
         )
     for alike in report.alike:
         examples = "; ".join(" = ".join(map(repr, labels)) for labels in alike.examples)
-        yield f"{alike.role}s alike", f"{alike.labels:,} differ {alike.how} alone: {examples}"
+        yield f"{alike.role}s alike", f"{alike.labels:,} differ {alike.spelling} alone: {examples}"

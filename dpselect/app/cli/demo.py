@@ -112,21 +112,21 @@ def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
         Every place's true rank by distinct users, 1 for the best; ties by name.
     """
     rng = np.random.default_rng(_SEED)
-    who = np.repeat(np.arange(users), rng.geometric(1 / _VISITS, size=users))
+    visitors = np.repeat(np.arange(users), rng.geometric(1 / _VISITS, size=users))
     weights = 1 / (np.arange(places) + 5.0)
-    where = rng.choice(rng.permutation(places), size=len(who), p=weights / weights.sum())
-    again = rng.random(len(who)) < 0.2
+    where = rng.choice(rng.permutation(places), size=len(visitors), p=weights / weights.sum())
+    again = rng.random(len(visitors)) < 0.2
     where[1:][again[1:]] = where[:-1][again[1:]]
-    user_order = rng.permutation(len(who))
-    who, where, hours = (
-        who[user_order].tolist(),
+    user_order = rng.permutation(len(visitors))
+    visitors, where, hours = (
+        visitors[user_order].tolist(),
         where[user_order].tolist(),
-        (np.arange(len(who)) // 500).tolist(),
+        (np.arange(len(visitors)) // 500).tolist(),
     )
     names = [f"place-{place:0{len(str(places - 1))}d}" for place in range(places)]
     with new_file(path, "the log", encoding="utf-8") as stream:
-        rows = zip(who, [names[place] for place in where], hours, strict=True)
+        rows = zip(visitors, [names[place] for place in where], hours, strict=True)
         stream.writelines(csv_records(chain([("user_id", "item_id", "hour")], rows)))
-    counts = Counter(place for _, place in set(zip(who, where, strict=True)))
+    counts = Counter(place for _, place in set(zip(visitors, where, strict=True)))
     order = sorted(range(places), key=lambda place: (-counts[place], names[place]))
     return {names[place]: rank for rank, place in enumerate(order, start=1)}

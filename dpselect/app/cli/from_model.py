@@ -142,10 +142,10 @@ def _options(spec: type[Spec]) -> dict[str, guard.Option]:
 
 def _option(spec: type[Spec], name: str) -> inspect.Parameter:
     field, parse = spec.model_fields[name], spec.option_metadata(name, "parse")
-    many = spec.option_metadata(name, "many") or (
+    repeats = spec.option_metadata(name, "many") or (
         get_origin(field.annotation) is tuple and parse is None
     )
-    kind = list[str] if many else str if parse else option_type(_hints(spec)[name])
+    kind = list[str] if repeats else str if parse else option_type(_hints(spec)[name])
     annotation = bool if kind is bool and field.default is False else kind | None
     env = spec.option_metadata(name, "env")
     parameter = Option(

@@ -283,8 +283,8 @@ def _quota(
 def _retire(spec: ledger_spec.RetireSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         names = [dataset.name for dataset in ledger.datasets()]
-        here = [name for name in names if ledger.moved_to(name) is None]
-        for name in [spec.dataset] if spec.dataset is not None else here or names:
+        active = [name for name in names if ledger.moved_to(name) is None]
+        for name in [spec.dataset] if spec.dataset is not None else active or names:
             entry = ledger.retire(name, spec.to, actor=spec.actor)
             _tell(f"{name}, entry {entry.seq}: moved to {entry.label}")
 
@@ -476,7 +476,7 @@ def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOpti
         try:
             if line.strip():
                 data = read_json(line)
-                what = {name: data.pop(name, None) for name in ("curve", "mechanism")}
+                guarantee = {name: data.pop(name, None) for name in ("curve", "mechanism")}
                 require_keywords(data, ChargeOptions)
                 if not isinstance(data.get("key"), str):
                     raise InvalidEntry(
@@ -484,7 +484,9 @@ def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOpti
                         " be repeated safely"
                     )
                 sources = [
-                    (name, jsonlib.dumps(part)) for name, part in what.items() if part is not None
+                    (name, jsonlib.dumps(part))
+                    for name, part in guarantee.items()
+                    if part is not None
                 ]
                 if len(sources) != 1:
                     raise InvalidRequest("give either --curve or --mechanism: what is charged")
@@ -601,10 +603,10 @@ def _entry(entry: Entry, budget: Budget) -> Iterator[tuple[str, str]]:
     """An entry's number beside the first of two or three lines."""
     runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
     place = entry.period and f", {entry.period}"
-    at = entry.at[:19].replace("T", " ")
-    yield f"{entry.seq:>3}", f"{at} UTC  {entry.action}{runs}{_cost(entry, budget)}{place}"
-    if what := in_words(entry.mechanism or entry.curve):
-        yield "", what.replace("\u00a0", " ")
+    moment = entry.at[:19].replace("T", " ")
+    yield f"{entry.seq:>3}", f"{moment} UTC  {entry.action}{runs}{_cost(entry, budget)}{place}"
+    if words := in_words(entry.mechanism or entry.curve):
+        yield "", words.replace("\u00a0", " ")
     yield "", f"by {entry.actor}" + (f": {entry.label}" if entry.label else "")
 
 

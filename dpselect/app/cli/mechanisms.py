@@ -29,21 +29,21 @@ def mechanisms(
     _debug: guard.Debug = False,
 ) -> None:
     """List the mechanisms, or show one mechanism's settings and guarantee."""
-    chosen = [
+    listed = [
         describe(member)
         for member in (
             [mechanism_class(kind)] if kind else dict(sorted(members().items())).values()
         )
     ]
     if json:
-        echo(out.json_text(chosen))
+        echo(out.json_text(listed))
         return
     if kind is None:
-        kinds = [(entry["kind"], entry["summary"]) for entry in chosen]
+        kinds = [(entry["kind"], entry["summary"]) for entry in listed]
         last = "dpselect mechanisms NAME shows the settings and the guarantee of one."
         out.emit([Section(facts=kinds), Section(lines=[last])])
         return
-    for entry in chosen:
+    for entry in listed:
         title = entry["name"] + (f"  --mechanism {entry['kind']}" if entry["topk"] else "")
         pairs = [
             ("what", entry["summary"]),

@@ -100,7 +100,7 @@ def emit(content: str | Iterable[Section]) -> None:
 
 @contextlib.contextmanager
 def bar(
-    what: str,
+    title: str,
     *columns: str | ProgressColumn,
     total: int | None = None,
     console: Console | None = None,
@@ -114,7 +114,7 @@ def bar(
 
     widgets = [TextColumn(column) if isinstance(column, str) else column for column in columns]
     with Progress(
-        TextColumn(what), BarColumn(), *widgets, console=target, transient=True
+        TextColumn(title), BarColumn(), *widgets, console=target, transient=True
     ) as progress:
         task = progress.add_task("", total=total)
         yield lambda done, whole: progress.update(task, completed=done, total=whole)
@@ -131,10 +131,10 @@ def reading(
 
 
 def step_bar(
-    what: str, console: Console | None = None
+    title: str, console: Console | None = None
 ) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A progress bar for the steps of a computation on public numbers."""
-    return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
+    return bar(title, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
 
 
 def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:

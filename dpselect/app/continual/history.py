@@ -357,7 +357,7 @@ class _Vectors:
     def grow(self, new: Sequence[Label], history: Sequence[Floats]) -> None:
         """Add items that never occurred before, with their noise of all releases so far."""
         earlier = np.array(history).reshape(len(history), len(new))
-        self.places |= {label: len(self.places) + at for at, label in enumerate(new)}
+        self.places |= {label: len(self.places) + index for index, label in enumerate(new)}
         self.known = np.append(self.known, np.zeros(len(new), dtype=np.bool_))
         self.largest = np.append(self.largest, np.abs(earlier).max(axis=0, initial=0))
         self.means.grow(earlier)

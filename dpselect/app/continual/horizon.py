@@ -253,7 +253,7 @@ class Horizon:
             self._period = (self._charged_period(dataset),)
             self._terms["period"] = self._period
             self._terms["time_zone"] = terms.get("time_zone") or dataset.time_zone
-        of_groups = None if groups is None else tuple(catalog_labels(groups, what="groups"))
+        of_groups = None if groups is None else tuple(catalog_labels(groups, title="groups"))
         listed = _public_items(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
@@ -680,9 +680,9 @@ def _options_of(mechanism: ContinualTopK) -> dict[str, Any]:
     }
 
 
-def _other_mechanism(then: ContinualTopK, now: ContinualTopK) -> HorizonError:
+def _other_mechanism(declared: ContinualTopK, stated: ContinualTopK) -> HorizonError:
     """An error that names the option that differs from the time when the horizon was opened."""
-    was, present = _options_of(then), _options_of(now)
+    was, present = _options_of(declared), _options_of(stated)
     name = next((name for name in was if was[name] != present[name]), "epsilon")
     if name == "epsilon":
         words = "with another epsilon= or delta="
@@ -716,12 +716,14 @@ def _require_askable(state: State, period: int, events: Events) -> Closed | None
 
 def _require_same_question(closed: Closed, events: Events) -> None:
     """Refuse other options for a closed period than at the time, naming the option."""
-    then, now = json.loads(closed.options) or {}, json.loads(events.options) or {}
-    if then != now:
-        other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
+    before, present = json.loads(closed.options) or {}, json.loads(events.options) or {}
+    if before != present:
+        differing = next(
+            name for name in sorted(before | present) if before.get(name) != present.get(name)
+        )
         raise InvalidRequest(
-            f"period {closed.period} is closed, and {other}= was another then. Ask as you did then,"
-            " or leave it. Its answer stays, and `dpselect continual show` prints it"
+            f"period {closed.period} is closed, and {differing}= was another then. Ask as you did"
+            " then, or leave it. Its answer stays, and `dpselect continual show` prints it"
         )
 
 
@@ -788,13 +790,13 @@ def _rowless_events(reading: Reading | None) -> Events:
     """
     if reading is None:
         return NO_EVENTS
-    who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
+    identity = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
     options = reading.model_dump(
         mode="json",
         exclude_defaults=True,
         exclude={*FileFields.unasked_fields(), "max_groups_per_user"},
     )
-    return replace(NO_EVENTS, who=who, options=json.dumps(options))
+    return replace(NO_EVENTS, who=identity, options=json.dumps(options))
 
 
 def _count_pairs(

@@ -336,9 +336,9 @@ def _name(data: object, question: dict[str, Any], spec: ContinualSpec) -> str:
                 " state it"
             )
     if spec.ledger is None and spec.state is not None:
-        held = Path(spec.state)
-        if not unnamed and held.name == f"{_name_of(parts, question)}.state":
-            return held.stem
+        path = Path(spec.state)
+        if not unnamed and path.name == f"{_name_of(parts, question)}.state":
+            return path.stem
         parts = ("series",)
     return _name_of(parts, question)
 

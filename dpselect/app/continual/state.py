@@ -197,9 +197,9 @@ def _turn(path: Path) -> Iterator[None]:
         raise
 
 
-def _fresh_coins(at: Integers) -> NDArray[np.uint64]:
+def _fresh_coins(cells: Integers) -> NDArray[np.uint64]:
     """Fair coins for (n,) cells, as (2, n) words of 64 bits."""
-    return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
+    return np.frombuffer(secrets.token_bytes(16 * len(cells)), dtype=np.uint64).reshape(2, -1)
 
 
 @final
@@ -459,16 +459,16 @@ class State(NotPickled):
         """
         if _hash_of_key(self._user_key()) != self._key_hash:
             raise HorizonError(f"the key of its users is that of another state: {_KEY_BACK}")
-        who = events.who or {}
-        for (record,) in self._run("SELECT who FROM reading") if who else ():
-            then: dict[str, Any] = json.loads(record)
-            for name, now in who.items():
-                if now != then[name]:
+        identity = events.who or {}
+        for (record,) in self._run("SELECT who FROM reading") if identity else ():
+            before: dict[str, Any] = json.loads(record)
+            for name, present in identity.items():
+                if present != before[name]:
                     raise InvalidRequest(
-                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds"
-                        " each user over all of its periods, and read otherwise one person is"
-                        " several users. State it as then, for events in a format that takes it, or"
-                        " open another horizon"
+                        f"{name}={present!r} was {before[name]!r} in earlier periods. A horizon"
+                        " bounds each user over all of its periods, and read otherwise one person"
+                        " is several users. State it as then, for events in a format that takes it,"
+                        " or open another horizon"
                     )
 
     def _settle(self) -> None:
@@ -478,14 +478,18 @@ class State(NotPickled):
         may come.
         """
         self.require_users(self._fresh)
-        who, kinds = self._fresh.who, self._fresh.kinds
+        identity, kinds = self._fresh.who, self._fresh.kinds
         for record, integers in (
             self._run("SELECT who, integers FROM reading") or [(None, True)]
-            if who is not None or kinds
+            if identity is not None or kinds
             else ()
         ):
             self._run("DELETE FROM reading")
-            text = json.dumps(who if who is None else dict(who)) if record is None else record
+            text = (
+                json.dumps(identity if identity is None else dict(identity))
+                if record is None
+                else record
+            )
             self._run(
                 "INSERT INTO reading VALUES (?, ?)",
                 [text, integers and kinds.get("item", "int") == "int"],
@@ -696,9 +700,9 @@ class State(NotPickled):
         )
         for since, until in _slices(self.meta.mechanism, 0, items):
             rows, count = np.zeros((period, until - since)), 0
-            for at, start, width, size, body in self._run(sql, [since, since, until]):
+            for index, start, width, size, body in self._run(sql, [since, since, until]):
                 values = np.frombuffer(body, f"i{size}").reshape(-1, width)
-                rows[at : at + len(values), start : start + width] = values
+                rows[index : index + len(values), start : start + width] = values
                 count += values.size
             if count != rows.size:
                 raise HorizonError(f"{_UNREADABLE}: {_DAMAGED}")

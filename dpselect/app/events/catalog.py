@@ -74,7 +74,7 @@ NULLS: Final = frozenset(
 
 
 def catalog_labels(
-    catalog: Labels, *, what: str = "catalog", normalize: Sequence[str] = ()
+    catalog: Labels, *, title: str = "catalog", normalize: Sequence[str] = ()
 ) -> list[Label]:
     """Labels of a catalog of items, or of a list of groups, in the catalog's order.
 
@@ -83,8 +83,8 @@ def catalog_labels(
     refused. If the log's labels are integers, a label that is not one stands for an item that
     nobody has, because rows may have decided the log's type.
     """
-    names = list(normalize_labels(list_labels(catalog, what), normalize))
-    _require_distinct(list(map(str, names)), what)
+    names = list(normalize_labels(list_labels(catalog, title), normalize))
+    _require_distinct(list(map(str, names)), title)
     return names
 
 
@@ -99,48 +99,48 @@ def _join_parts(parts: Sequence[object]) -> str:
 
 def align_sums(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
     """Sums (..., m) of items rearranged to (..., names), with 0 for a name that is not an item."""
-    at = places(labels, names)
+    positions = places(labels, names)
     result = np.zeros((*sums.shape[:-1], len(names)), dtype=sums.dtype)
-    result[..., at >= 0] = sums[..., at[at >= 0]]
+    result[..., positions >= 0] = sums[..., positions[positions >= 0]]
     return result
 
 
 def places(labels: Sequence[Label], names: Sequence[Label]) -> Integers:
     """Index of each name among the labels, (names,), with 7 equal to "7" and -1 if missing."""
-    place = {str(label): at for at, label in enumerate(labels)}
+    place = {str(label): index for index, label in enumerate(labels)}
     return np.fromiter(
         (place.get(str(name), -1) for name in names), dtype=np.int64, count=len(names)
     )
 
 
-def _require_distinct(names: Sequence[Label], what: str) -> None:
+def _require_distinct(names: Sequence[Label], title: str) -> None:
     """Refuse a catalog that names an item twice, because it could be selected twice."""
-    seen: set[Label] = set()
+    earlier: set[Label] = set()
     for name in names:
-        if name in seen:
+        if name in earlier:
             raise EventLogError(
-                f"{what} names {name!r} more than once, and every item must appear once. Remove the"
-                " repetitions"
+                f"{title} names {name!r} more than once, and every item must appear once. Remove"
+                " the repetitions"
             )
-        seen.add(name)
+        earlier.add(name)
 
 
-def list_labels(catalog: Labels, what: str) -> list[Label]:
+def list_labels(catalog: Labels, title: str) -> list[Label]:
     """Labels of a public list as written, each an int or str. A tuple is one label of parts."""
     if isinstance(catalog, str):
         raise EventLogError(
-            f"{what}={catalog!r} is text, not labels. Read a file of them with events.read_catalog"
+            f"{title}={catalog!r} is text, not labels. Read a file of them with events.read_catalog"
         )
     labels = catalog.tolist() if isinstance(catalog, np.ndarray) else catalog
     if not isinstance(labels, Iterable) or _is_table(labels):
-        raise EventLogError(f"{what} is one {type(labels).__name__}. Pass a list of labels")
+        raise EventLogError(f"{title} is one {type(labels).__name__}. Pass a list of labels")
     names = list(labels)
     if not names:
         raise EventLogError(
-            f"{what} is empty, and must name at least one. Leave it out to use the labels in"
+            f"{title} is empty, and must name at least one. Leave it out to use the labels in"
             " the log"
         )
-    return [_plain(name, what) for name in names]
+    return [_plain(name, title) for name in names]
 
 
 def _is_table(source: object) -> bool:
@@ -153,17 +153,17 @@ def normalize_labels(names: Sequence[Label], forms: Sequence[str]) -> tuple[Labe
     return tuple(normalize_label(name, forms) if isinstance(name, str) else name for name in names)
 
 
-def _plain(name: object, what: str) -> Label:
+def _plain(name: object, title: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
     if isinstance(value, tuple):
-        return _join_parts(tuple(_plain(part, what) for part in value))
+        return _join_parts(tuple(_plain(part, title) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(
-            f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str"
+            f"{title} holds {value!r}, a {type(value).__name__}: labels must be int or str"
         )
     if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
         raise EventLogError(
-            f"{what} holds {value!r}, in which half of a character is missing. Correct the label"
+            f"{title} holds {value!r}, in which half of a character is missing. Correct the label"
         )
     return value  # type: ignore[return-value]
 
@@ -174,7 +174,7 @@ class ListOptions(FileOptions):
 
 
 def public_list(
-    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, title: str
 ) -> tuple[Label, ...]:
     """Labels of a list, table or file of labels, in the form of a log read with these options.
 
@@ -192,7 +192,7 @@ def public_list(
             *(("delimiter", "quote", "escape", "comment") if split else ()),
         )
     elif not _is_table(source):
-        return normalize_labels(list_labels(source, what), options.normalize)
+        return normalize_labels(list_labels(source, title), options.normalize)
     return tuple(
         read_catalog(
             source, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})
@@ -225,49 +225,49 @@ def read_catalog(
         EventLogError: the source cannot be read, has no such column, holds no label, or one twice.
     """
     options = ListOptions(**cast(Any, keywords))
-    what = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
+    title = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
     at, item_name = (str(name) if isinstance(name, int) else name for name in (column, item))
-    labels = labels_in(source, at, item_name, options, what)
+    labels = labels_in(source, at, item_name, options, title)
     if not labels:
-        raise EventLogError(f"{what} holds no item, and must name at least one")
-    _require_distinct(labels, what)
+        raise EventLogError(f"{title} holds no item, and must name at least one")
+    _require_distinct(labels, title)
     return list[Label](labels)
 
 
 def labels_in(
-    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str
+    source: Any, column: _Names | None, item: _Names | None, options: FileOptions, title: str
 ) -> list[str]:
     """Labels of a public source, read as `read_catalog` does, with repetitions."""
     file = _file(source)
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
             raise EventLogError(
-                f"column={column!r} needs a file with a header, and {what} is not named .csv or"
+                f"column={column!r} needs a file with a header, and {title} is not named .csv or"
                 " .tsv. Rename it"
             )
-        return _lines(path_of(file), options, what)
+        return _lines(path_of(file), options, title)
     with open_engine(tells=True) as engine:  # the list is public
         field = column if column is not None else item
         if file is not None and (kind := format_of(file, options.format)) is not None:
             field, options = _column(
                 engine,
                 kind,
-                SourceRequest(source, RoleColumns.from_columns(None, "none"), options, what),
+                SourceRequest(source, RoleColumns.from_columns(None, "none"), options, title),
                 column,
                 item,
             )
         if field is None:
             if isinstance(source, str | os.PathLike):
                 path_of(source)
-            raise EventLogError(f"{what} has fields: {_WHICH}")
-        request = SourceRequest(source, RoleColumns.from_columns(None, field), options, what)
-        engine.run("SET preserve_insertion_order = true", what=what)
+            raise EventLogError(f"{title} has fields: {_WHICH}")
+        request = SourceRequest(source, RoleColumns.from_columns(None, field), options, title)
+        engine.run("SET preserve_insertion_order = true", title=title)
         log = read_events(engine, request)
         rows = engine.run(
-            f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", what=what
+            f"SELECT CAST(i AS VARCHAR), {log.apart} AS apart FROM ({log.sql})", title=title
         )
     request.columns.refuse_malformed(
-        {role_of(apart) for _, apart in rows if apart < 0}, what, ", and no public list holds them"
+        {role_of(apart) for _, apart in rows if apart < 0}, title, ", and no public list holds them"
     )
     return [label for label, apart in rows if apart == 0]
 
@@ -295,7 +295,7 @@ def _has_one_per_line(path: Path, options: FileOptions) -> bool:
     return is_plain and options.format == "auto" and options.delimiter is None
 
 
-def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
+def _lines(source: Path, options: FileOptions, title: str) -> list[str]:
     try:
         with temporary_folder() as folder:
             text = plain(source, folder / "catalog", options.encoding).read_text(encoding="utf-8")
@@ -310,7 +310,7 @@ def _lines(source: Path, options: FileOptions, what: str) -> list[str]:
                 if label
             ]
     except UnicodeDecodeError:
-        failure = f"{what} {not_encoded()}"
+        failure = f"{title} {not_encoded()}"
     raise EventLogError(failure)
 
 
@@ -322,20 +322,20 @@ def _column(
     item: _Names | None,
 ) -> tuple[_Names | None, FileOptions]:
     """The label column (or columns) of a file, and the options completed from the file's header."""
-    source, options, what = (path_of(request.source), request.options, request.title(kind.name))
+    source, options, title = (path_of(request.source), request.options, request.title(kind.name))
     field, head = item if column is None else column, engine.fresh_path("head")
     parts = [] if field is None else [field] if isinstance(field, str) else list(field)
     if kind is PARQUET:
-        names = names_in_parquet(engine, plain(source, head), what)
+        names = names_in_parquet(engine, plain(source, head), title)
     elif kind is EXCEL:
-        names = CSV.first_record(workbook(source, head, what, rows=1), what)
+        names = CSV.first_record(workbook(source, head, title, rows=1), title)
     elif isinstance(kind, Delimited):
         form = kind.with_options(options)
         form = form.sniff_delimiter(
-            plain(source, head, options.encoding, form.header_is_open, form.comment), parts, what
+            plain(source, head, options.encoding, form.header_is_open, form.comment), parts, title
         )
         names, options = (
-            form.first_record(head, what),
+            form.first_record(head, title),
             options.model_copy(update={"delimiter": form.delimiter}),
         )
     else:
@@ -343,10 +343,10 @@ def _column(
     if column is not None or (parts and set(parts) <= set(names)):
         if kind is not PARQUET and not RoleColumns.from_columns(None, parts).uses_positions():
             for part in parts:
-                place_of("column", part, names, what)
+                place_of("column", part, names, title)
         return field, options
     if len(names) > 1:
-        raise EventLogError(f"{what} has columns {', '.join(map(repr, names))}: {_WHICH}")
+        raise EventLogError(f"{title} has columns {', '.join(map(repr, names))}: {_WHICH}")
     if (
         kind is PARQUET
         or options.header
@@ -355,7 +355,7 @@ def _column(
         return names[0], options
     if other := next((mark for mark in (CSV.delimiter, *DELIMITERS) if mark in names[0]), None):
         raise EventLogError(
-            f"{what} has one column, and its first line holds {other!r}. State delimiter={other!r}"
+            f"{title} has one column, and its first line holds {other!r}. State delimiter={other!r}"
             " and the column, or column=1 if every line is a label"
         )
     return "1", options

@@ -192,9 +192,9 @@ class Count:
                 )
         return pair_count, totals, presence
 
-    def _part(self, at: int, parts: int) -> str:
+    def _part(self, part: int, parts: int) -> str:
         """SQL that is true for the users of one of several parts."""
-        return "" if parts == 1 else f" WHERE {self.tables.bucket.format('u')} % {parts} = {at}"
+        return "" if parts == 1 else f" WHERE {self.tables.bucket.format('u')} % {parts} = {part}"
 
     def _total(self, pairs: str) -> str:
         """SQL of the number of users and the sums of weights of some pairs.

@@ -103,10 +103,10 @@ class Engine:
         """A fresh path in the folder of this reading, with a unique number before the name."""
         return self.path(f"{next(self.numbers)}-{name}")
 
-    def register(self, name: str, table: object, *, what: str) -> None:
+    def register(self, name: str, table: object, *, title: str) -> None:
         """Make an in-memory table known to SQL as `name`."""
         with self._lock:
-            run_guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
+            run_guarded(title, lambda: self._connection.register(name, table), tells=self.tells)
 
     def define(self, name: str, function: Callable[[str], str]) -> None:
         """Define a text function for SQL as `name`. Null stays null."""
@@ -114,20 +114,20 @@ class Engine:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
 
     def run(
-        self, sql: str, parameters: Sequence[object] = (), *, what: str
+        self, sql: str, parameters: Sequence[object] = (), *, title: str
     ) -> list[tuple[Any, ...]]:
-        """All rows of a query. An error names `what` was being read and the rule, never a value."""
+        """All rows of a query. An error names the source by `title` and the rule, never a value."""
         return self._run_alone(
-            what, lambda: self._connection.execute(sql, list(parameters)).fetchall()
+            title, lambda: self._connection.execute(sql, list(parameters)).fetchall()
         )
 
-    def group(self, sql: str, *, what: str) -> None:
+    def group(self, sql: str, *, title: str) -> None:
         """Run a grouping statement over a repeatable source, with less memory if it does not fit.
 
         The engine's hash tables double. A limit just below the size of a table makes it fail, in
         some versions, where a lower limit makes it spill in time.
         """
-        self._run_alone(what, lambda: self._store_groups(sql))
+        self._run_alone(title, lambda: self._store_groups(sql))
 
     def _store_groups(self, sql: str) -> None:
         import duckdb
@@ -148,18 +148,18 @@ class Engine:
         finally:
             self._connection.execute(f"SET memory_limit = '{self._memory}'")
 
-    def columns(self, sql: str, *, what: str) -> dict[str, NDArray[Any]]:
+    def columns(self, sql: str, *, title: str) -> dict[str, NDArray[Any]]:
         """All columns of a query without nulls, by name, as integers of at most 64 bits or text."""
-        arrays = self._run_alone(what, lambda: self._connection.execute(sql).fetchnumpy())
+        arrays = self._run_alone(title, lambda: self._connection.execute(sql).fetchnumpy())
         import numpy as np
 
         return {name: np.ascontiguousarray(column) for name, column in arrays.items()}
 
-    def _run_alone(self, what: str, work: Callable[[], T]) -> T:
+    def _run_alone(self, title: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another
         # thread's query.
         with self._lock:
-            return run_guarded(what, lambda: self._run_interruptible(work), tells=self.tells)
+            return run_guarded(title, lambda: self._run_interruptible(work), tells=self.tells)
 
     def _run_interruptible(self, work: Callable[[], T]) -> T:
         """Return the result of `work`. Ctrl-C ends a query at once, and abandons a hanging one.
@@ -218,18 +218,18 @@ class EmbeddedTables:
     bucket = "CAST(hash({0}) % 4096 AS BIGINT)"
     most_ranked = 4_000_000  # about 60 bytes each; texts take as much again, and more
 
-    def __init__(self, engine: Engine, what: str) -> None:
-        self._engine, self._what, self._prefix = engine, what, f"count_{next(engine.numbers)}"
+    def __init__(self, engine: Engine, title: str) -> None:
+        self._engine, self._what, self._prefix = engine, title, f"count_{next(engine.numbers)}"
         self._names: list[str] = []
 
     def another(self) -> EmbeddedTables:
         return EmbeddedTables(self._engine, self._what)
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return self._engine.run(sql, parameters, what=self._what)
+        return self._engine.run(sql, parameters, title=self._what)
 
     def columns(self, sql: str) -> list[NDArray[Any]]:
-        return list(self._engine.columns(sql, what=self._what).values())
+        return list(self._engine.columns(sql, title=self._what).values())
 
     def store(
         self, name: str, sql: str, *, computed: bool = False, parameters: Sequence[object] = ()
@@ -242,7 +242,7 @@ class EmbeddedTables:
 
     def store_groups(self, sql: str, *, once: bool = False) -> str:
         make = self._engine.run if once else self._engine.group
-        make(f"CREATE TABLE grouped AS {sql}", what=self._what)
+        make(f"CREATE TABLE grouped AS {sql}", title=self._what)
         self._names.append("grouped")
         return "grouped"
 
@@ -288,7 +288,7 @@ def was_interrupted(error: Exception) -> bool:
     return isinstance(error, duckdb.InterruptException)
 
 
-def run_guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
+def run_guarded(title: str, work: Callable[[], T], *, tells: bool = False) -> T:
     """Return the result of `work`, and replace engine, Arrow and driver errors by safe ones.
 
     A safe error never quotes the data. An interruption, which engines report as an error of their
@@ -300,7 +300,7 @@ def run_guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     except AccountingError:
         raise
     except Exception as error:
-        interrupted, failure = was_interrupted(error), _explain(error, what, tells=tells)
+        interrupted, failure = was_interrupted(error), _explain(error, title, tells=tells)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
@@ -365,89 +365,89 @@ def lack_of_room(error: object) -> str | None:
     return None
 
 
-def _explain(error: Exception, what: str, *, tells: bool) -> str:
+def _explain(error: Exception, title: str, *, tells: bool) -> str:
     import duckdb
 
     # what follows quotes the log, and is searched for nothing else
     text, _, quoted = str(error).partition("Original Line")
     if is_memory_fault(error):
-        return f"{what} did not fit in memory: {NO_MEMORY}"
+        return f"{title} did not fit in memory: {NO_MEMORY}"
     if isinstance(error, duckdb.OutOfMemoryException):
         return (
-            f"{what} did not fit in the memory and temporary disk allowed. Raise memory_limit=,"
+            f"{title} did not fit in the memory and temporary disk allowed. Raise memory_limit=,"
             " state more buckets=, or point TMPDIR at a larger disk"
         )
     if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and (
         lack := lack_of_room(text)
     ):
-        return f"{what} {lack}"
+        return f"{title} {lack}"
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
-        return f"{what} {not_encoded()}"
+        return f"{title} {not_encoded()}"
     if not isinstance(error, duckdb.Error | RuntimeError):
         return (
-            f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is"
+            f"{title} cannot be read: {type(error).__name__}; its message may quote the data and is"
             " not shown"
         )
     if text == _STILL:
         return (
-            f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or"
+            f"{title} cannot be read: it made no progress for half a minute. A row is malformed, or"
             " its disk does not answer"
         )
     line = re.search(r"CSV Error on Line: (\d+)", text) if tells else None  # a line counts rows
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return (
-            f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read."
+            f"{title} cannot be read{place}: a line is longer than 2 MB, the most that is read."
             " Leave its long column out"
         )
     if "Parallel CSV Reader" in text:
         return (
-            f"{what} cannot be read: it has quoted text with line ends, in which other text looks"
+            f"{title} cannot be read: it has quoted text with line ends, in which other text looks"
             " like rows, and is too long to be read by one thread. Leave that column out, or"
             " convert the file to Parquet"
         )
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
-            f"{what} cannot be read{place}: it has a malformed row, of another number of fields"
+            f"{title} cannot be read{place}: it has a malformed row, of another number of fields"
             " than the first line: a footnote or a total below the table, a comment line"
             " (state comment=), or a delimiter in a label that is not quoted. Such a file is"
             " refused whole. Correct it"
         )
     if "invalid state" in text:
         return (
-            f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in"
+            f"{title} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in"
             " others), or text follows a quote. Such a malformed file is refused whole. Give all"
             " lines one end, with dos2unix for example"
         )
     if "Could not set lock" in text or "is already attached" in text:
         return (
-            f"{what} is in use by another process or connection, which may write to it. Close it"
+            f"{title} is in use by another process or connection, which may write to it. Close it"
             " there, or read a copy of the file"
         )
     if "Need at least one non-root column" in text:
-        return f"{what} is empty: it has no columns. Write them, also where there is no event"
+        return f"{title} is empty: it has no columns. Write them, also where there is no event"
     if isinstance(error, duckdb.NotImplementedException) and "Data type" in text:
-        return f"{what} cannot be read, because of a column's type. Cast it to text or integers"
+        return f"{title} cannot be read, because of a column's type. Cast it to text or integers"
     if "CSV Error" in text:
         return (
-            f"{what} cannot be read{place}: it has a malformed row, such as a quote that is not"
+            f"{title} cannot be read{place}: it has a malformed row, such as a quote that is not"
             " closed, or that a backslash escapes (Spark writes so: state escape='\\'), or is of"
             " another format than stated. It is refused whole. Correct it, or say what it is with"
             " format="
         )
     if "JSON" in text:
         return (
-            f"{what} cannot be read: it has a malformed line, or one that is no JSON object, and"
+            f"{title} cannot be read: it has a malformed line, or one that is no JSON object, and"
             " then is refused whole. Correct it, or say what it is with format="
         )
     if isinstance(error, duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException):
         return (
-            f"{what} cannot be read: it names something that is not there, or is no query. Correct"
+            f"{title} cannot be read: it names something that is not there, or is no query. Correct"
             " table= or query="
         )
     return (
-        f"{what} cannot be read: it is damaged, or of another format than stated. Write or fetch it"
-        " again, or say what it is with format="
+        f"{title} cannot be read: it is damaged, or of another format than stated. Write or fetch"
+        " it again, or say what it is with format="
     )
 
 

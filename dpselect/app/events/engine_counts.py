@@ -346,13 +346,13 @@ class HeldScores(MechanismInput):
         )
 
     def _labels(
-        self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler
+        self, places: Sequence[tuple[int, int]], values: Numbers, source: Sampler
     ) -> list[Label]:
         """Distinct items of (place in `values`, index among the items with that value) pairs."""
         units = (
             values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)
         ).tolist()
-        pairs = [(units[group], member) for group, member in chosen]
+        pairs = [(units[group], member) for group, member in places]
         label_of = self._touched_items([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._draw_untouched(sum(unit == 0 for unit, _ in pairs), source))
         labels = [label_of[pair] if pair[0] > 0 else next(rest) for pair in pairs]
@@ -422,12 +422,12 @@ class HeldScores(MechanismInput):
             }
         return labels
 
-    def _places(self, pairs: list[tuple[int, int]], seen: str) -> list[tuple[int, int]]:
+    def _places(self, pairs: list[tuple[int, int]], touched: str) -> list[tuple[int, int]]:
         """The bucket of every pair, and the index within it."""
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
             chosen = (
-                f"SELECT * FROM ({seen}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
+                f"SELECT * FROM ({touched}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
             )
             rows = self.counts.tables.run(
                 f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b"

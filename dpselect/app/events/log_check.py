@@ -51,7 +51,7 @@ class Alike(NotPickled):
     """
 
     role: str
-    how: str
+    spelling: str
     labels: int
     examples: list[list[str]]
 
@@ -77,7 +77,7 @@ class LogCheck(NotPickled):
     """Findings about a log, without noise. **Private**, for people who may see the data.
 
     Attributes:
-        what, how: the log, and how its fields are found.
+        title, layout: the log, and how its fields are found.
         kinds: type of each column; "str" is text, compared exactly as it is written.
         rows: events in the log.
         without: events that lack a value, by role.
@@ -95,8 +95,8 @@ class LogCheck(NotPickled):
         doubts: likely mistakes to look at, in words; empty if there are none.
     """
 
-    what: str
-    how: str
+    title: str
+    layout: str
     kinds: dict[str, str]
     rows: int
     without: dict[str, int]
@@ -159,8 +159,8 @@ def check(
             )
             nulls += [(role, str(label), int(count)) for label, count in tables.run(sql)]
         report = LogCheck(
-            what=staged.what,
-            how=staged.how,
+            title=staged.title,
+            layout=staged.layout,
             kinds=dict(staged.kinds),
             rows=staged.report.rows,
             without=dict(staged.without),
@@ -211,7 +211,7 @@ def _days(engine: Engine, source: object, reading: Reading) -> tuple[str, str] |
         return None
     spans = engine.run(
         f"SELECT wall, min(t), max(t) FROM ({log.sql}) WHERE t IS NOT NULL GROUP BY wall",
-        what=log.what,
+        title=log.title,
     )
     days = sorted(window.day(t, wall).isoformat() for wall, *ends in spans for t in ends)
     return (days[0], days[-1]) if days else None
@@ -229,7 +229,7 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
         f"SELECT raw, count(*) AS n, sum(n) OVER () FROM ({log.sql}) WHERE raw IS NOT NULL AND t IS"
         f" NULL GROUP BY raw ORDER BY n DESC, raw LIMIT {_LISTED}"
     )
-    if rows := engine.run(sql, what=log.what):
+    if rows := engine.run(sql, title=log.title):
         texts = ", ".join(repr(text) for text, *_ in rows)
         yield (
             f"{int(rows[0][2]):,} events have a time that time_format={reading.time_format!r}"
@@ -240,17 +240,17 @@ def _unread_times(engine: Engine, source: object, reading: Reading) -> Iterator[
 def _similar_labels(tables: Tables, role: str) -> Iterator[Alike]:
     name = SHORT[role]
     labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
-    for how, (key, _) in _SPELLINGS.items():
+    for spelling, (key, _) in _SPELLINGS.items():
         same = (
             f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k"
             " HAVING count(*) > 1"
         )
-        many = number(tables, f"SELECT sum(len(many)) FROM ({same})")
-        if many:
+        similar = number(tables, f"SELECT sum(len(many)) FROM ({same})")
+        if similar:
             examples = tables.run(
                 f"SELECT many[:{_LISTED}] FROM ({same}) ORDER BY k LIMIT {_LISTED}"
             )
-            yield Alike(role, how, many, [list(row[0]) for row in examples])
+            yield Alike(role, spelling, similar, [list(row[0]) for row in examples])
 
 
 def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
@@ -262,7 +262,7 @@ def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
         f"SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN {listed}",
     )
     otherwise = dict[str, int]()
-    for how, (key, _) in _SPELLINGS.items():
+    for spelling, (key, _) in _SPELLINGS.items():
         missing = (
             f"SELECT {key.format('l')} AS k FROM (SELECT l FROM {listed} ANTI JOIN seen USING (l))"
         )
@@ -271,19 +271,19 @@ def _matches(tables: Tables, catalog: Sequence[Label]) -> Matches:
             f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen)"
             " USING (k)",
         )
-        otherwise |= {how: count} if count else {}
+        otherwise |= {spelling: count} if count else {}
     return Matches(len(catalog), occurring, users, otherwise)
 
 
 def _doubts(check: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
     """Likely mistakes to look at before a release, the worst first."""
     if not check.users:
-        read = (
+        qualifier = (
             " of those that the window and the conditions leave"
             if reading.window or reading.where
             else ""
         )
-        yield f"no event can be counted: no row{read} has both a user and an item"
+        yield f"no event can be counted: no row{qualifier} has both a user and an item"
     listed = check.catalog
     if listed is not None and check.users and listed.occurring <= _MOST * listed.listed:
         yield (
@@ -291,15 +291,15 @@ def _doubts(check: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
             " written alike in both?"
         )
     if listed is not None:
-        for how, number in listed.otherwise.items():
+        for spelling, number in listed.otherwise.items():
             yield (
-                f"{number:,} listed items are written otherwise in the log, {how}:"
-                f" {_SPELLINGS[how][1]}"
+                f"{number:,} listed items are written otherwise in the log, {spelling}:"
+                f" {_SPELLINGS[spelling][1]}"
             )
     for alike in check.alike:
         yield (
-            f"{alike.labels:,} {alike.role}s are written in several ways, {alike.how}:"
-            f" {_SPELLINGS[alike.how][1]}, or leave them apart"
+            f"{alike.labels:,} {alike.role}s are written in several ways, {alike.spelling}:"
+            f" {_SPELLINGS[alike.spelling][1]}, or leave them apart"
         )
     for role, label, number in check.nulls[:_LISTED]:
         yield (

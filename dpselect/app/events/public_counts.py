@@ -66,9 +66,9 @@ def users_in(path: Path, columns: Mapping[str, Any], files: Mapping[str, Any]) -
         request = (reading := Reading(**columns, **files)).request(path)
         with open_engine(reading.memory_limit) as engine:
             log = read_events(engine, request)
-            engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
+            engine.run(_PAIRS_OF.format(log=log.sql), title=log.title)
             items, users = (
-                engine.columns(_COUNTS.format(column=name), what=log.what) for name in ("i", "u")
+                engine.columns(_COUNTS.format(column=name), title=log.title) for name in ("i", "u")
             )
     except EventLogError as error:
         raise InvalidRequest(str(error)) from None
@@ -92,10 +92,10 @@ def counts_in(path: Path, column: str | None) -> list[float]:
     Raises:
         InvalidRequest: the file cannot be read, has no such column, or holds other things.
     """
-    what = f"file of counts {mask(path)}"
+    title = f"file of counts {mask(path)}"
     try:
         texts = labels_in(
-            path, column, None, ListOptions(format="csv", header=column is not None or None), what
+            path, column, None, ListOptions(format="csv", header=column is not None or None), title
         )
         return [
             float(text)
@@ -105,7 +105,7 @@ def counts_in(path: Path, column: str | None) -> list[float]:
         raise InvalidRequest(str(error)) from None
     except ValueError:
         raise InvalidRequest(
-            f"{what} holds something else than numbers in that column. Correct it, or name another"
+            f"{title} holds something else than numbers in that column. Correct it, or name another"
         ) from None
 
 

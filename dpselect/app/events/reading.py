@@ -306,7 +306,7 @@ class Reading(FileOptions):
             items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells
         )
         within = None if self.within is None else catalog_labels(self.within)
-        listed = None if self.groups is None else catalog_labels(self.groups, what="groups")
+        listed = None if self.groups is None else catalog_labels(self.groups, title="groups")
         return replace(allowed, within=within, listed=listed)
 
     def request(self, source: object) -> SourceRequest:

@@ -64,12 +64,12 @@ class PeriodEvents(NotPickled):
 
     relation: str
     size: int
-    what: str
+    title: str
     kinds: Kinds
     nothing: frozenset[str]
 
     def __repr__(self) -> str:
-        return f"PeriodEvents({self.what!r})"
+        return f"PeriodEvents({self.title!r})"
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def rows(engine: Engine | spark.Cluster, request: SourceRequest) -> Rows:
         return Rows(
             f"SELECT * FROM {part.relation}",
             part.size,
-            part.what,
+            part.title,
             part.kinds,
             nothing=part.nothing,
             apart="apart",
@@ -234,7 +234,7 @@ def shape_events(
         inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
         columns["raw"] = "raw"
     if window is not None:
-        request.require_unit(log.kinds["time"], log.what)
+        request.require_unit(log.kinds["time"], log.title)
         moment, wall = window.moment(log.kinds["time"], dialect, request.options.time_format)
         inner += [f"{moment} AS moment", f"{wall} AS wall"]
         beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")

@@ -295,10 +295,12 @@ class Cluster:
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """All rows of a query, with decimals, which have no fraction here, as integers."""
         frame = self.frame(sql)
-        whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
+        whole = [
+            place for place, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")
+        ]
         rows = _quietly(lambda: list(map(list, frame.collect())))
-        for row, at in itertools.product(rows, whole):
-            row[at] = int(row[at])
+        for row, place in itertools.product(rows, whole):
+            row[place] = int(row[place])
         return list(map(tuple, rows))
 
     def columns(self, sql: str) -> list[NDArray[Any]]:

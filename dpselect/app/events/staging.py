@@ -60,7 +60,7 @@ class Staged(NotPickled):
     """A log in an engine, grouped once. Its figures are private.
 
     Attributes:
-        what: name of the log in messages.
+        title: name of the log in messages.
         kinds: types of its labels.
         report: figures of the events to count; pairs are not counted yet.
         without: number of these events that lack each role.
@@ -70,11 +70,11 @@ class Staged(NotPickled):
             number of its events.
         buckets: number of parts, by user, into which it is cut if that saves memory.
         progress: the callback for the progress of a count.
-        how: how its fields are found, in words, if that is not plain.
+        layout: how its fields are found, in words, if that is not plain.
         nothing: roles whose columns hold nothing by their types; see `Rows`.
     """
 
-    what: str
+    title: str
     kinds: Kinds
     report: ReadReport
     without: Mapping[str, int]
@@ -82,7 +82,7 @@ class Staged(NotPickled):
     pairs: str
     buckets: int
     progress: ProgressCallback | None
-    how: str
+    layout: str
     nothing: frozenset[str]
 
     @property
@@ -109,7 +109,7 @@ def prepare(
     log = read_events(engine, request)
     if progress is not None:
         progress(0, 2)
-    tables: Tables = EmbeddedTables(engine, log.what) if isinstance(engine, Engine) else engine
+    tables: Tables = EmbeddedTables(engine, log.title) if isinstance(engine, Engine) else engine
     # How many events each group has (m), and what keeps them from being counted (apart). Events
     # outside a window have no labels, so that they are a handful of groups; without one, what an
     # event lacks is among its labels: fewer columns to group by.
@@ -133,7 +133,7 @@ def prepare(
     ):
         role = min(bad, key=list(SHORT).index)
         request.columns.refuse_malformed(
-            {role}, log.what, "" if log.once or source == "-" else _examples(engine, request, role)
+            {role}, log.title, "" if log.once or source == "-" else _examples(engine, request, role)
         )
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
@@ -141,7 +141,7 @@ def prepare(
     report, without = _report(counts, log, request.columns)
     outside = sum(count for _, count in counts) - report.rows
     staged = Staged(
-        log.what,
+        log.title,
         log.kinds,
         report,
         without,
@@ -149,7 +149,7 @@ def prepare(
         f"(SELECT {columns} FROM {groups} WHERE apart = 0)",
         buckets,
         progress,
-        log.how,
+        log.layout,
         log.nothing,
     )
     return tables, staged
@@ -164,26 +164,26 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
         [condition for condition in request.columns.by_role if is_condition(condition)]
     )
     plain = replace(request, options=options, columns=role_columns, where=())
-    read = rows(engine, plain)
-    log = shape_events(read, plain, EMBEDDED, role)
+    staged = rows(engine, plain)
+    log = shape_events(staged, plain, EMBEDDED, role)
     events = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
     sql = (
         f"SELECT raw, place, count(*) OVER () FROM ({events}) WHERE apart = {refusal(role)} ORDER"
         f" BY place LIMIT {_LISTED}"
     )
-    engine.run("SET preserve_insertion_order = true", what=log.what)
-    bad = engine.run(sql, what=log.what)
+    engine.run("SET preserve_insertion_order = true", title=log.title)
+    bad = engine.run(sql, title=log.title)
     if not bad:
         return ""
     examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in bad)
     remedy = ""
-    if role == "time" and read.kinds["time"] == "str":
+    if role == "time" and staged.kinds["time"] == "str":
         texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
         failing = ", ".join(
             f"count(*) FILTER (WHERE {EMBEDDED.parse_format('raw', form)} IS NULL)"
             for form in _TIME_FORMATS
         )
-        (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", what=log.what)
+        (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", title=log.title)
         fitting = [
             form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0
         ]
@@ -204,7 +204,7 @@ def _report(
     A log is refused for missing or malformed values, also outside the time range, because a refusal
     may not depend on it.
     """
-    role_columns.refuse_malformed({role_of(apart) for apart, _ in counts if apart < 0}, log.what)
+    role_columns.refuse_malformed({role_of(apart) for apart, _ in counts if apart < 0}, log.title)
     bits = {role: 1 << place for place, role in enumerate(role_columns.roles)}
     inside = [(apart, count) for apart, count in counts if apart < OUTSIDE]
     without = {
@@ -258,7 +258,7 @@ def split(
         )
         engine.run(
             f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)",
-            what=log.what,
+            title=log.title,
         )
         # A malformed value has no period: it refuses all of them, also from outside, so that no
         # refusal tells where it is.
@@ -270,18 +270,18 @@ def split(
             f"SELECT {', '.join(columns)}, {period} FROM ({inside}) AS log ASOF LEFT JOIN starts"
             " USING (wall, t)"
         )
-        types = engine.run(f"DESCRIBE {query}", what=log.what)
+        types = engine.run(f"DESCRIBE {query}", title=log.title)
         folder = engine.path("periods")
         engine.run(
             f"COPY ({query}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))",
-            what=log.what,
+            title=log.title,
         )
         relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
         if relation:
             bad = engine.run(
-                f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what
+                f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", title=log.title
             )
-            request.columns.refuse_malformed({role_of(row[0]) for row in bad}, log.what)
+            request.columns.refuse_malformed({role_of(row[0]) for row in bad}, log.title)
         nothing = (
             f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)}"
             " WHERE false)"
@@ -293,7 +293,7 @@ def split(
             size = 4 * sum(file.stat().st_size for file in files)
             part_relation = _parquet_in(folder / f"period={place}") if files else nothing
             parts[name] = PeriodEvents(
-                part_relation, size, f"{log.what}, {name}", log.kinds, log.nothing
+                part_relation, size, f"{log.title}, {name}", log.kinds, log.nothing
             )
         yield parts
 

@@ -124,8 +124,8 @@ class Window:
 
     def day(self, moment: int, wall: bool) -> date:
         """The day of microseconds since 1970 on the wall clock or in UTC, by the wall clock."""
-        at = _EPOCH + timedelta(microseconds=moment)
-        return at.date() if wall else at.replace(tzinfo=UTC).astimezone(self.zone).date()
+        instant = _EPOCH + timedelta(microseconds=moment)
+        return instant.date() if wall else instant.replace(tzinfo=UTC).astimezone(self.zone).date()
 
     @staticmethod
     def instant(moment: datetime) -> int:
@@ -148,10 +148,10 @@ def periods(
             "every= needs since= and until=: which periods there are must be public, not read off"
             " the log"
         )
-    at, end = (
+    begin, end = (
         moment.astimezone(whole.zone).replace(tzinfo=None) for moment in (whole.since, whole.until)
     )
-    for field, moment in (("since", at), ("until", end)):
+    for field, moment in (("since", begin), ("until", end)):
         before = _start(moment, every)
         if moment != before and not (partial and field == "until"):
             raise InvalidRequest(
@@ -160,13 +160,13 @@ def periods(
                 + ("; partial_last= ends the last one early" if field == "until" else "")
             )
     for _ in range(most):
-        following = min(_following(at, every), end)
-        start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
+        following = min(_following(begin, every), end)
+        start, after = (moment.replace(tzinfo=whole.zone) for moment in (begin, following))
         # a zone that crosses the date line skips a day: nothing can happen on it
         if whole.instant(start) < whole.instant(after):
-            yield _name(at, every), start, after
-        at = following
-        if at >= end:
+            yield _name(begin, every), start, after
+        begin = following
+        if begin >= end:
             return
     raise InvalidRequest(f"there are more than {most} periods. Ask for fewer at once")
 
@@ -175,10 +175,10 @@ def count_ended(
     periods: Sequence[tuple[str, datetime, datetime]], up_to: Moment | None, zone: ZoneInfo
 ) -> int:
     """Number of the periods that have ended by a time; None is now."""
-    at = Window.instant(
+    instant = Window.instant(
         datetime.now(UTC) if up_to is None else _moment("up_to", up_to, zone, InvalidRequest)
     )
-    return sum(Window.instant(end) <= at for *_, end in periods)
+    return sum(Window.instant(end) <= instant for *_, end in periods)
 
 
 def iso_moment(moment: datetime) -> str:

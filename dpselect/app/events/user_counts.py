@@ -156,10 +156,10 @@ class GroupCounts(Measured):
         starts = np.searchsorted(group, np.arange(len(groups) + 1)).tolist()
         spans = dict(zip(groups, itertools.starmap(slice, itertools.pairwise(starts)), strict=True))
         if allowed.listed is not None:
-            at = places(groups, allowed.listed).tolist()
+            positions = places(groups, allowed.listed).tolist()
             spans = {
                 name: spans[groups[index]] if index >= 0 else slice(0, 0)
-                for name, index in zip(allowed.listed, at, strict=True)
+                for name, index in zip(allowed.listed, positions, strict=True)
             }
         if allowed.within is not None:
             items, place = allowed.within, places(allowed.within, items)[place]
@@ -251,11 +251,11 @@ class _Cells(Mapping[Label, Scores]):
         span = self._counts.spans[group]
         place, values = self._counts.place[span], self._values[span]
         if self._public:
-            at = self._to[place]
+            cells = self._to[place]
             dense = np.zeros(len(self.nobody), dtype=values.dtype)
-            dense[at[at >= 0]] = values[at >= 0]
+            dense[cells[cells >= 0]] = values[cells >= 0]
             return self.nobody.with_values(dense)
-        labels = [self._counts.items[at] for at in place.tolist()]
+        labels = [self._counts.items[cells] for cells in place.tolist()]
         return Scores(values, sensitivity=self.nobody.sensitivity, labels=labels, domain="observed")
 
     def __iter__(self) -> Iterator[Label]:

@@ -121,9 +121,9 @@ class Labels(Sectioned):
         if self.job.stopped is None:
             return None
         done, total = len(self.job.answers), self.job.ballots.rounds
-        at = mask(Path(self.spec.output))
+        output = mask(Path(self.spec.output))
         state = (
-            f"{done} of {total} rounds are labeled, charged and in {at}"
+            f"{done} of {total} rounds are labeled, charged and in {output}"
             if done
             else "nothing was charged"
         )
@@ -140,10 +140,10 @@ class Labels(Sectioned):
     def _summary(self) -> str:
         answers = self.job.answers
         done, abstained = len(answers), answers.count(None)
-        at = f" The labels are in {hide_passwords(Path(self.spec.output))}." if done else ""
+        where = f" The labels are in {hide_passwords(Path(self.spec.output))}." if done else ""
         return (
             f"Labeled {done} of {self.job.ballots.rounds} rounds: {done - abstained} answered,"
-            f" {abstained} abstained.{at}"
+            f" {abstained} abstained.{where}"
         )
 
     def sections(self) -> Iterator[Section]:
@@ -160,8 +160,8 @@ class Labels(Sectioned):
         """
         job, curve, delta = self.job, self.job.mechanism.curve, self.spec.delta
         rounds, relation = len(job.answers), job.mechanism.relation
-        at = _room(rounds * curve.delta0) if delta is None else delta
-        bound = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
+        target = _room(rounds * curve.delta0) if delta is None else delta
+        bound = best_epsilon(rounds * curve, target, thorough=True).value if rounds else 0.0
         rest, abstained = (
             job.session.affordable(job.mechanism, one_by_one=True),
             job.answers.count(None),
@@ -184,7 +184,7 @@ class Labels(Sectioned):
             "guarantee": {
                 "relation": relation,
                 "epsilon": bound if math.isfinite(bound) else None,
-                "delta": at,
+                "delta": target,
             },
             "risk": Risk.from_curve(rounds * curve).as_data(relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),
@@ -280,8 +280,8 @@ def _label_rounds(
         )
     with nullcontext() if spec.ledger is None else spec.open_ledger() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
-    read = VotesFile.read_size if spec.dry_run else VotesFile.read
-    file = read(
+    read_votes = VotesFile.read_size if spec.dry_run else VotesFile.read
+    file = read_votes(
         votes,
         **{
             name: getattr(spec, name)
@@ -303,10 +303,12 @@ def _label_rounds(
     mechanism = cast(Vote, ballots.complete(mechanism))
     if spec.dry_run:
         return _dry_run(spec, dataset, mechanism, ballots.rounds)
-    own = spec.folder / "ledger.db"
+    own_ledger = spec.folder / "ledger.db"
     with Labeling.lock(spec.folder, resume=spec.resume), ExitStack() as stack:
         if dataset is None:
-            payer = own_session(own, mechanism, ballots.rounds, spec.batch_size, resume=spec.resume)
+            payer = own_session(
+                own_ledger, mechanism, ballots.rounds, spec.batch_size, resume=spec.resume
+            )
         else:
             payer = session_of(spec, dataset.time_zone)  # whose periods begin by its own clock
         job = Labeling(
@@ -319,7 +321,7 @@ def _label_rounds(
             pay=spec.pay,
             salt=spec.salt,
             votes=file.digest,
-            own=own if dataset is None else None,
+            own=own_ledger if dataset is None else None,
             label="dpselect pate" if spec.label is None else spec.label,
             question=spec.question(),
         )

@@ -433,12 +433,12 @@ class Labeling:
                     " again. Put the file back (if the folder was copied, it is in the other"
                     f" copy). {_LOST}"
                 )
-            drawn = self.mechanism.select_many(ballots)
+            selections = self.mechanism.select_many(ballots)
             return self._keep(
                 batch,
                 [
                     row[row >= 0].tolist() if whole else None
-                    for row, whole in zip(drawn.indices, drawn.complete, strict=True)
+                    for row, whole in zip(selections.indices, selections.complete, strict=True)
                 ],
             )
 

@@ -269,11 +269,14 @@ class Answer(Tabled, Sectioned):
     def restore(cls, question: Question, content: str) -> Self:
         """The answer to the same question that was kept as JSON."""
         data = json.loads(content)
-        mechanism, how = Mechanism.from_json(json.dumps(data["mechanism"])), data["contributions"]
+        mechanism, contributions = (
+            Mechanism.from_json(json.dumps(data["mechanism"])),
+            data["contributions"],
+        )
         norm = "l2" if mechanism.sensitivity_bound.l1 is None else "l1"
         bounds: Any = {
-            "max_items_per_user": how["max_items_per_user"],
-            "clip": how["clip"],
+            "max_items_per_user": contributions["max_items_per_user"],
+            "clip": contributions["clip"],
             "norm": norm,
         }
         return cls(
@@ -282,10 +285,10 @@ class Answer(Tabled, Sectioned):
             Choice(
                 mechanism,
                 **bounds,
-                cells=how.get("over") == "all groups",
+                cells=contributions.get("over") == "all groups",
                 why=data.get("chosen", ""),
             ),
-            how["salt"],
+            contributions["salt"],
             PaidCharge(**data["ledger"]),
             draw=data["draw"],
             kept=content,
@@ -1233,11 +1236,13 @@ def _require_same(
     data: dict[str, Any], question: dict[str, Any], receipt: acc.ledger.Receipt
 ) -> None:
     """Raise KeyConflict if a kept answer is to another question than the present one."""
-    then, now = _flat(data["question"]), _flat(json.loads(json.dumps(question)))
-    other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
-    if other is None and _is_paid(data, receipt):
+    before, present = _flat(data["question"]), _flat(json.loads(json.dumps(question)))
+    differing = next(
+        (name for name in sorted(present | before) if before.get(name) != present.get(name)), None
+    )
+    if differing is None and _is_paid(data, receipt):
         return
-    named = f"{other}=" if other and "_" in other else other
+    named = f"{differing}=" if differing and "_" in differing else differing
     raise acc.ledger.KeyConflict(
         f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r}"
         f" (entry {receipt.seq}), whose answer output= holds, with another"

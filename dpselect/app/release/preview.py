@@ -51,7 +51,7 @@ class Preview:
         lines = [f"expect {_in_words(self.groups, self.k)}{self.each}, {self.about}"]
         variants = self.otherwise.items()
         return lines + [
-            f"{what}: {_in_words(groups, self.k)}{self.each}" for what, groups in variants
+            f"{variant}: {_in_words(groups, self.k)}{self.each}" for variant, groups in variants
         ]
 
     def about_right(self, count: int) -> str | None:
@@ -76,7 +76,7 @@ class Preview:
         def plain(groups: dict[str, GroupForecast]) -> dict[str, dict[str, float]]:
             return {name: group._asdict() for name, group in groups.items()}
 
-        variants = {what: plain(groups) for what, groups in self.otherwise.items()}
+        variants = {variant: plain(groups) for variant, groups in self.otherwise.items()}
         data: dict[str, Any] = {"k": self.k, "groups": plain(self.groups), "otherwise": variants}
         return {
             **data,
@@ -90,7 +90,7 @@ class Preview:
         """The forecast of a kept answer; None if it has none."""
         if data is None:
             return None
-        variants = {what: _groups_from(groups) for what, groups in data["otherwise"].items()}
+        variants = {variant: _groups_from(groups) for variant, groups in data["otherwise"].items()}
         return cls(data["k"], _groups_from(data["groups"]), data["about"], data["each"], variants)
 
 
@@ -140,9 +140,9 @@ class Described:
             return {"": counts[0]}
         names: Sequence[str] = self.names
         if not names:
-            many = f"the largest of {self.groups.count:,} groups"
+            largest = f"the largest of {self.groups.count:,} groups"
             counts = [counts[0], counts[len(counts) // 2], counts[-1]]
-            names = (many, "a middle one", "the smallest")
+            names = (largest, "a middle one", "the smallest")
         return dict(zip(names, counts, strict=False))
 
 
@@ -229,7 +229,7 @@ def forecast_release(
         question.k,
         data,
         partial(simulate, question, choice, _DRAWS),
-        {what: partial(simulate_fewer, variant) for what, variant in variants.items()},
+        {name: partial(simulate_fewer, variant) for name, variant in variants.items()},
     )
 
 
@@ -261,9 +261,9 @@ def _preview(
     if data.profile.size > _MOST_ITEMS:
         return None
     otherwise = dict[str, dict[str, GroupForecast]]()
-    for what, variant in variants.items():
+    for name, variant in variants.items():
         with suppress(AccountingError):
-            otherwise[what] = variant()
+            otherwise[name] = variant()
     about = f"if the data are like {data.profile.description}"
     with suppress(AccountingError):
         return Preview(min(k, data.profile.size), simulate(), about, each, otherwise)

@@ -211,16 +211,16 @@ class Question:
         amounts by the budget, and lists by their names and digests.
         """
         spec, reading = self.spec, self.reading
-        how = reading.model_dump(
+        options = reading.model_dump(
             mode="json",
             exclude_defaults=True,
             exclude={*type(spec).unasked_fields(), "groups", "salt"},
         )
-        if how.get("max_groups_per_user") == ANY_GROUPS:
-            del how["max_groups_per_user"]  # nobody stated it
+        if options.get("max_groups_per_user") == ANY_GROUPS:
+            del options["max_groups_per_user"]  # nobody stated it
         # one that is not stated is chance; what is kept under another one is another answer
         if spec.salt is not None:
-            how["salt"] = spec.salt
+            options["salt"] = spec.salt
         release: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
         release["budget"] = self.budget.model_dump(mode="json")
         # Of the reading, and in other words.
@@ -235,7 +235,7 @@ class Question:
             release["domain"] = {"name": self.domain_name, "sha256": _digest(self.domain)}
         if reading.groups is not None:
             release["groups"] = {"name": self.groups_name, "sha256": _digest(reading.groups)}
-        return {"source": self.source, "reading": how, "release": release}
+        return {"source": self.source, "reading": options, "release": release}
 
 
 def source_name(source: object) -> str | tuple[str, ...]:

@@ -492,8 +492,8 @@ def payer_of(question: Question) -> ChargeTarget:
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
     session = None
-    if (at := spec.ledger) is not None and spec.dataset is not None:
-        ledger = acc.Ledger.open(at, create=False) if isinstance(at, str) else at
+    if (location := spec.ledger) is not None and spec.dataset is not None:
+        ledger = acc.Ledger.open(location, create=False) if isinstance(location, str) else location
         session = _session(spec, ledger, zone, question.reading.window)
     # whatever interrupts it can name the key
     key = uuid4().hex if spec.key is None else spec.key
@@ -509,14 +509,14 @@ def stage(
     stack: ExitStack,
 ) -> Ready[Answer]:
     """Read the log into the scores of the draw."""
-    read = _read(question, choice, stack, log, progress)
-    choice.mechanism.check(read.scores)
+    staged = _read(question, choice, stack, log, progress)
+    choice.mechanism.check(staged.scores)
     spent = (
         (lambda drawn: choice.mechanism.cost_of(drawn.selection))
         if question.spec.pay_for_what_came_out
         else None
     )
-    return Ready(lambda: _draw(question, choice, read), read.salt, read.scores, spent)
+    return Ready(lambda: _draw(question, choice, staged), staged.salt, staged.scores, spent)
 
 
 def _draw(question: Question, choice: Choice, read: _Read) -> Answer:
@@ -692,16 +692,17 @@ def _second_look(
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 
-def _require_periods(question: Question, of: str) -> None:
+def _require_periods(question: Question, role: str) -> None:
     """Refuse to charge the events of some days to the budget of others."""
-    read = question.reading.window
-    if read is None or of == "whole":
+    window = question.reading.window
+    if window is None or role == "whole":
         return
-    if read.since is None or read.until is None:
+    if window.since is None or window.until is None:
         raise InvalidRequest(
-            f"the dataset has a budget for each {of}. Give since= and until=, to say which are read"
+            f"the dataset has a budget for each {role}. Give since= and until=, to say which are"
+            " read"
         )
-    touched = _touched_periods(of, read)
+    touched = _touched_periods(role, window)
     if question.spec.periods and set(question.spec.periods) != set(touched):
         names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
         raise InvalidRequest(
@@ -710,10 +711,10 @@ def _require_periods(question: Question, of: str) -> None:
         )
 
 
-def _touched_periods(of: str, read: Window | None) -> tuple[str, ...]:
+def _touched_periods(role: str, window: Window | None) -> tuple[str, ...]:
     """The periods of a dataset that overlap a time range with two ends, in order."""
-    if of == "whole" or read is None or read.since is None or read.until is None:
+    if role == "whole" or window is None or window.since is None or window.until is None:
         return ()
     from accounting.ledger.stored_text import period_of
 
-    return tuple(dict.fromkeys(period_of(of, day) for day in read.days()))  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(period_of(role, day) for day in window.days()))  # type: ignore[arg-type]

@@ -145,12 +145,12 @@ class InAll:
             if todo
             else ledger.cost_over_periods(dataset.name)
         )
-        many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
-        words = periods_in_words(epsilon, delta, many, dataset.window)
+        periods = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
+        words = periods_in_words(epsilon, delta, periods, dataset.window)
         return (
-            cls(many, epsilon, delta, words)
+            cls(periods, epsilon, delta, words)
             if math.isfinite(epsilon)
-            else cls(many, None, None, words)
+            else cls(periods, None, None, words)
         )
 
 

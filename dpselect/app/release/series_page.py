@@ -219,9 +219,11 @@ def _stretches(rows: Sequence[Row], place: dict[Any, int]) -> Iterator[list[Row]
         yield [row for _, row in part]
 
 
-def _across(at: int, many: int) -> float:
+def _across(place: int, number: int) -> float:
     inner = 18  # half of a label
-    return _LEFT + inner + (_RIGHT - _LEFT - 2 * inner) * (at / (many - 1) if many > 1 else 0.5)
+    return (
+        _LEFT + inner + (_RIGHT - _LEFT - 2 * inner) * (place / (number - 1) if number > 1 else 0.5)
+    )
 
 
 def _round_up(value: float) -> float:

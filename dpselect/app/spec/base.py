@@ -129,13 +129,13 @@ class Spec(Frozen):
         words = fields[name].description or ""
         if detail["type"] == "missing":
             raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
-        same = [
+        matching = [
             problem["msg"]
             for problem in rest
             if problem["loc"][:1] == detail["loc"][:1] and problem["type"] == "literal_error"
         ]
         # of a number, or a word
-        rule = " or ".join(text.removeprefix("Input should be ") for text in (rule, *same))
+        rule = " or ".join(text.removeprefix("Input should be ") for text in (rule, *matching))
         value = detail["input"]
         shown_value = (
             repr(value)[:60]

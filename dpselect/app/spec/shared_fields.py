@@ -342,19 +342,19 @@ class ItemFields(FileFields):
 
 
 def read_labels(
-    spec: Any, source: Any, column: str | None, names: str | tuple[str, ...], what: str
+    spec: Any, source: Any, column: str | None, names: str | tuple[str, ...], title: str
 ) -> tuple[Label, ...] | None:
     """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.app.events.catalog import public_list  # the help of a command does without it
 
     if source is None:
         return None
-    with locate_errors(what):
-        labels = public_list(source, column, names, spec, what)
+    with locate_errors(title):
+        labels = public_list(source, column, names, spec, title)
     composed = (unicodedata.is_normalized("NFC", label) for label in map(str, labels))
     if decomposed := sum(not is_composed for is_composed in composed):
         warnings.warn(
-            f"{decomposed:,} labels of {what}= are not in Unicode's composed form (NFC), which"
+            f"{decomposed:,} labels of {title}= are not in Unicode's composed form (NFC), which"
             " most logs are in, and labels are compared exactly. Unless the log has them so, state"
             " normalize='nfc'",
             UncomposedLabels,

@@ -57,7 +57,7 @@ class ConfigTable(Spec):
         }
 
 
-def table(*of: type[Spec], required: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
+def table(*specs: type[Spec], required: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
     """A class for a table of a file, whose keys are the fields of specs.
 
     Each field may be left out. The spec itself reports contradictions.
@@ -67,7 +67,9 @@ def table(*of: type[Spec], required: Sequence[str] = (), **keys: str) -> type[Co
         keys: names in the file of fields that have another name there.
     """
     fields: dict[str, Any] = {}
-    for name, field in ((name, field) for spec in of for name, field in spec.model_fields.items()):
+    for name, field in (
+        (name, field) for spec in specs for name, field in spec.model_fields.items()
+    ):
         rules = [rule for rule in field.metadata if type(rule) is not SkipValidation]
         annotation: Any = Flag if option_type(field.annotation) is bool else field.annotation
         kind: Any = Annotated[(annotation, *rules)] if rules else annotation
@@ -75,7 +77,7 @@ def table(*of: type[Spec], required: Sequence[str] = (), **keys: str) -> type[Co
         info = Field(default=default, description=field.description, alias=keys.get(name))
         fields[name] = (kind | None if default is None else kind, info)
     model = create_model("Table", __base__=ConfigTable, **fields)
-    model.of = of
+    model.of = specs
     return model
 
 

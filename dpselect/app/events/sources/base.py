@@ -154,14 +154,14 @@ class RoleColumns:
         """True if all columns are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.by_role.values())
 
-    def refuse_malformed(self, malformed: AbstractSet[str], what: str, detail: str = "") -> None:
+    def refuse_malformed(self, malformed: AbstractSet[str], title: str, detail: str = "") -> None:
         """Raise an error for a role with a malformed value, with `detail` for a data owner."""
         for field, rule in _MALFORMED.items():
             if roles := sorted(
                 role for role in malformed if (role if not is_label(role) else "") == field
             ):
                 raise EventLogError(
-                    f"{roles[0]}={self.by_role[roles[0]]!r} of {what} holds"
+                    f"{roles[0]}={self.by_role[roles[0]]!r} of {title} holds"
                     f" {rule}{detail or _SHOWN_BY}"
                 )
 
@@ -218,7 +218,9 @@ class SourceRequest(NotPickled):
         Two conditions on one column have a role each, because no text of a number equals both 7 and
         7.0.
         """
-        return {f"where_{at}": condition for at, condition in enumerate(self.where, start=1)}
+        return {
+            f"where_{number}": condition for number, condition in enumerate(self.where, start=1)
+        }
 
     def missing(self) -> tuple[Condition, ...]:
         """Conditions that match the values which stand for a missing one in conditions."""
@@ -227,22 +229,22 @@ class SourceRequest(NotPickled):
             for text in dict.fromkeys((*self.options.missing, *self.options.null))
         )
 
-    def unread_rows(self, what: str) -> Rows:
+    def unread_rows(self, title: str) -> Rows:
         """Rows of a source whose columns only its rows tell, if none may be read."""
-        return Rows("", 0, what, dict.fromkeys(self.columns.by_role, "str"))
+        return Rows("", 0, title, dict.fromkeys(self.columns.by_role, "str"))
 
     def title(self, kind: str) -> str:
         """Name of the file in messages."""
         return self.name or f"{kind} file {mask(self.source)}"
 
-    def refuse_options(self, what: str, *fields: str) -> None:
+    def refuse_options(self, title: str, *fields: str) -> None:
         """Refuse options that do not apply to a source of this kind."""
         kinds = {"format": "files", "table": "a database", "query": "a database"}
         for field in fields:
             if (value := getattr(self.options, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(
-                    f"{field}={value!r} is for {whose}, and this is {what}. Leave it out"
+                    f"{field}={value!r} is for {whose}, and this is {title}. Leave it out"
                 )
 
     def table_name(self) -> str:
@@ -254,24 +256,24 @@ class SourceRequest(NotPickled):
             )
         return f"table {self.options.table!r}" if self.options.table is not None else "the query"
 
-    def require_unit(self, kind: Kind, what: str) -> None:
+    def require_unit(self, kind: Kind, title: str) -> None:
         """Check that the time column's type matches the stated time unit."""
         assert self.window is not None, "times are read for a window"
         time, unit = self.columns.by_role["time"], self.window.unit
         if self.options.time_format is not None and (kind != "str" or unit is not None):
             raise EventLogError(
                 f"time_format={self.options.time_format!r} is for times that are text, without"
-                f" time_unit=, and time={time!r} of {what} holds others. Leave it out"
+                f" time_unit=, and time={time!r} of {title} holds others. Leave it out"
             )
         if kind == "int" and unit is None:
             raise EventLogError(
-                f"time={time!r} of {what} holds numbers. Say with time_unit= what they count since"
+                f"time={time!r} of {title} holds numbers. Say with time_unit= what they count since"
                 " 1970"
             )
         if kind in ("wall", "instant") and unit is not None:
             raise EventLogError(
-                f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times. Leave"
-                " it out"
+                f"time_unit={unit!r} is for numbers, and time={time!r} of {title} holds times."
+                " Leave it out"
             )
 
 
@@ -284,7 +286,7 @@ class Rows:
         sql: a query with a column for each role, called by `SHORT`, and any others that `kinds`
             looks at.
         size: rough size in bytes as text, which decides the number of buckets.
-        what: name of the source in messages.
+        title: name of the source in messages.
         kinds: types of users, items and groups in the source, not inferred from values.
         once: True for a stream, which can be read only once.
         bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none
@@ -294,19 +296,19 @@ class Rows:
         kept_column: "kept", a column that is true if an event satisfies all conditions, once it is
             `evaluate_conditions`; "" before, or if there are none.
         apart: SQL of the reason why an event is not counted, once it is shaped.
-        how: how fields are found, in words, if that is not plain.
+        layout: how fields are found, in words, if that is not plain.
     """
 
     sql: str
     size: int
-    what: str
+    title: str
     kinds: Kinds
     once: bool = False
     bad: str = ""
     nothing: frozenset[str] = frozenset()
     kept_column: str = ""
     apart: str = ""
-    how: str = ""
+    layout: str = ""
 
 
 def name_sql(name: str) -> str:
@@ -339,7 +341,11 @@ Place = tuple[str, tuple[str, ...]]
 
 
 def select_columns(
-    engine: Engine, relation: str, places: Mapping[str, Place], role_columns: RoleColumns, what: str
+    engine: Engine,
+    relation: str,
+    places: Mapping[str, Place],
+    role_columns: RoleColumns,
+    title: str,
 ) -> Rows:
     """The query for columns of `relation`, by role: integers as they are, all others as VARCHAR.
 
@@ -356,18 +362,18 @@ def select_columns(
     )
     for role, (column, fields) in places.items():
         name = role_columns.by_role[role]
-        sql, stored, absent = _nested_field(engine, relation, column, fields, what)
+        sql, stored, absent = _nested_field(engine, relation, column, fields, title)
         # for a condition it is one of nulls: rows may have decided what fields there are
         if absent and not is_condition(role):
             raise EventLogError(
-                f"{role}={name!r} is not a column of {what}: there is no field {absent!r} within"
+                f"{role}={name!r} is not a column of {title}: there is no field {absent!r} within"
             )
         if fractions := stored in _FRACTIONS and (is_label(role) or role == "time"):
             bad.append(f"WHEN {sql} IS NOT NULL AND NOT isnan({sql}) THEN {refusal(role)}")
         kind = (
             None
             if fractions
-            else kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)
+            else kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, title)
         )
         if kind is None:
             nothing.add(role)
@@ -395,24 +401,24 @@ def select_columns(
         selections.append(f"{sql} AS {SHORT[role]}")
     if len(lists) > 1:
         raise EventLogError(
-            f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong"
+            f"{lists[0]} and {lists[1]} of {title} are both lists, and which elements belong"
             " together is not known. Write one event per row"
         )
     if bad:
         selections.append(f"CASE {' '.join(bad)} END AS refused")
     sql = f"SELECT {', '.join(selections)} FROM {relation}"
-    return Rows(sql, 0, what, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
+    return Rows(sql, 0, title, kinds, nothing=frozenset(nothing), bad="refused" if bad else "")
 
 
 def _nested_field(
-    engine: Engine, relation: str, column: str, fields: Sequence[str], what: str
+    engine: Engine, relation: str, column: str, fields: Sequence[str], title: str
 ) -> tuple[str, str, str]:
     """SQL of a field within a column, its type, and the name of a missing field.
 
     If lists lie on the way, the SQL gives each element. A missing field is one of nulls.
     """
     sql = column
-    stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
+    stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", title=title)[0][1])
     for field in fields:
         element, inside = _LIST.search(stored), literal(field)
         if _LIST.sub("", stored) == _NULLS:
@@ -425,7 +431,7 @@ def _nested_field(
             else f"struct_extract({sql}, {inside})"
         )
         try:
-            stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
+            stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", title=title)[0][1])
         except EventLogError:
             return "NULL", _NULLS, field
     return sql, stored, ""
@@ -483,7 +489,7 @@ _COMPARED: tuple[tuple[Kind, str], ...] = (
 
 
 def kind_of(
-    role: str, name: object, stored: str, what: str, type_name: str | None = None
+    role: str, name: object, stored: str, title: str, type_name: str | None = None
 ) -> Kind | None:
     """Kind of a column for its role, from its type in the engine.
 
@@ -505,7 +511,7 @@ def kind_of(
             " column to integers (Int64 in pandas) or to text"
         )
     type_name = "STRUCT" if stored.startswith("STRUCT") else type_name
-    raise EventLogError(f"{role}={name!r} of {what} is of type {type_name}: {rule}")
+    raise EventLogError(f"{role}={name!r} of {title} is of type {type_name}: {rule}")
 
 
 def _position(column: Column) -> int | None:
@@ -521,7 +527,7 @@ def _position(column: Column) -> int | None:
 def positions_by_name(
     role_columns: RoleColumns,
     names: Sequence[str],
-    what: str,
+    title: str,
     *,
     header: bool = True,
     listed: bool = True,
@@ -534,7 +540,7 @@ def positions_by_name(
     return {
         role: place
         for role, (place, _) in positions_by_path(
-            role_columns, names, what, header=header, listed=listed, paths=False
+            role_columns, names, title, header=header, listed=listed, paths=False
         ).items()
     }
 
@@ -542,7 +548,7 @@ def positions_by_name(
 def positions_by_path(
     role_columns: RoleColumns,
     names: Sequence[Any],
-    what: str,
+    title: str,
     *,
     header: bool = True,
     listed: bool = True,
@@ -566,7 +572,7 @@ def positions_by_path(
                 if count == 1:
                     columns = "one column, so give 1 ('column0' means the same)"
                 raise EventLogError(
-                    f"{role_field(role)}={column!r} is not a column of {what}, read without a"
+                    f"{role_field(role)}={column!r} is not a column of {title}, read without a"
                     f" header: it has {columns}, or state header= if its first line has names"
                 )
             places[role] = place, ()
@@ -576,20 +582,20 @@ def positions_by_path(
             and column not in names
             and (match := find_column(column, names)) is not None
         ):
-            places[role] = place_of(role, match[0], names, what), match[1]
+            places[role] = place_of(role, match[0], names, title), match[1]
         elif listed or column in names:
-            places[role] = place_of(role, column, names, what), ()
+            places[role] = place_of(role, column, names, title), ()
         else:
             numbers = "number 1" if len(names) == 1 else f"numbers from 1 to {len(names)}"
             raise EventLogError(
-                f"{role_field(role)}={column!r} is not a column of {what}: its first line does not"
+                f"{role_field(role)}={column!r} is not a column of {title}: its first line does not"
                 " name it, and may be data, so is not shown; without a header, give column"
                 f" {numbers}; with one, state header= to see its names, and remove lines above it,"
                 " such as a title, or state comment= if they begin with one character"
             )
     for first, second in itertools.combinations(places, 2):
         if places[first] == places[second]:
-            require_apart(first, second, f"number {places[first][0] + 1} of {what}")
+            require_apart(first, second, f"number {places[first][0] + 1} of {title}")
     return places
 
 
@@ -609,17 +615,17 @@ def require_apart(first: str, second: str, column: str) -> None:
         )
 
 
-def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
+def place_of(field: str, column: object, names: Sequence[object], title: str) -> int:
     """0-based position of the one column of exactly this name. The error lists the columns."""
     field = role_field(field)
     if column not in names:
         listing = ", ".join(map(repr, names[:_MOST_LISTED])) or "none"
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
         raise EventLogError(
-            f"{field}={column!r} is not a column of {what}: its columns are {listing}{more}"
+            f"{field}={column!r} is not a column of {title}: its columns are {listing}{more}"
         )
     if names.count(column) > 1:
         raise EventLogError(
-            f"{field}={column!r} names more than one column of {what}. Rename all but one of them"
+            f"{field}={column!r} names more than one column of {title}. Rename all but one of them"
         )
     return names.index(column)

@@ -62,10 +62,10 @@ def accepts(request: SourceRequest) -> bool:
 
 def rows(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
-    what = request.table_name()
+    title = request.table_name()
     if _scheme(request.source) == "duckdb":
-        return _read_duckdb(engine, request, what)
-    return _fetch_rows(engine, request, what)
+        return _read_duckdb(engine, request, title)
+    return _fetch_rows(engine, request, title)
 
 
 def _scheme(source: object) -> str | None:
@@ -78,29 +78,31 @@ def _scheme(source: object) -> str | None:
     return None if match is None or match[1].lower() in _NOT_DATABASES else match[1].lower()
 
 
-def _read_duckdb(engine: Engine, request: SourceRequest, what: str) -> Rows:
+def _read_duckdb(engine: Engine, request: SourceRequest, title: str) -> Rows:
     """Read a DuckDB file, with its own types, in the engine itself."""
     path = Path(str(request.source).split("://", 1)[1].removeprefix("/"))
     if not path.is_file():
         raise EventLogError(_NO_FILE)
-    engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", what="the DuckDB file")
-    engine.run("USE source", what=what)
+    engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", title="the DuckDB file")
+    engine.run("USE source", title=title)
     try:
         relation = f"({_query(request, lambda name: '.'.join(map(name_sql, name.split('.'))))})"
-        few = " LIMIT 0" if request.unread else ""
+        limit = " LIMIT 0" if request.unread else ""
         engine.run(
-            f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what
+            f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{limit}", title=title
         )
     finally:
-        engine.run("USE memory", what=what)
-        engine.run("DETACH source", what=what)
-    names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
+        engine.run("USE memory", title=title)
+        engine.run("DETACH source", title=title)
+    names = [str(row[0]) for row in engine.run("DESCRIBE copied", title=title)]
     places = {
         role: (name_sql(names[place]), fields)
-        for role, (place, fields) in positions_by_path(request.columns, names, what).items()
+        for role, (place, fields) in positions_by_path(request.columns, names, title).items()
     }
-    count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
-    return replace(select_columns(engine, "copied", places, request.columns, what), size=20 * count)
+    count = int(engine.run("SELECT count(*) FROM copied", title=title)[0][0])
+    return replace(
+        select_columns(engine, "copied", places, request.columns, title), size=20 * count
+    )
 
 
 def _query(request: SourceRequest, identifier: Any) -> str:
@@ -109,7 +111,7 @@ def _query(request: SourceRequest, identifier: Any) -> str:
     return (request.options.query or "").rstrip().rstrip(";")
 
 
-def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
+def _fetch_rows(engine: Engine, request: SourceRequest, title: str) -> Rows:
     try:
         sqlalchemy = importlib.import_module("sqlalchemy")
     except ImportError:
@@ -127,7 +129,7 @@ def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
             with database.connect() as connection:
                 if _scheme(request.source) in _POSTGRESQL:
                     return _copy_columns(
-                        engine, request, connection.connection.driver_connection, what
+                        engine, request, connection.connection.driver_connection, title
                     )
                 identifier = database.dialect.identifier_preparer.quote_identifier
                 query = _query(request, lambda name: ".".join(map(identifier, name.split("."))))
@@ -140,9 +142,9 @@ def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
                 )
                 result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
-                places = positions_by_name(request.columns, names, what)
+                places = positions_by_name(request.columns, names, title)
                 with target.open("x", encoding="utf-8", newline="") as file:
-                    _write(file, result, list(places.items()), request, what)
+                    _write(file, result, list(places.items()), request, title)
         finally:
             database.dispose()
     except AccountingError as error:
@@ -161,14 +163,14 @@ def _fetch_rows(engine: Engine, request: SourceRequest, what: str) -> Rows:
         )
     except Exception as error:  # a driver's own
         failure = (
-            f"{what} cannot be read from the database: {type(error).__name__}. Check the address,"
+            f"{title} cannot be read from the database: {type(error).__name__}. Check the address,"
             " the names, the permissions, and that no other process locks it"
         )
     if failure:
         raise EventLogError(failure)
     sql = f"SELECT * FROM {spool_sql(target, dict.fromkeys([*places, _REFUSED], 'VARCHAR'))}"
     sql = f"SELECT * REPLACE (CAST({_REFUSED} AS TINYINT) AS {_REFUSED}) FROM ({sql})"
-    return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"), bad=_REFUSED)
+    return Rows(sql, target.stat().st_size, title, dict.fromkeys(places, "str"), bad=_REFUSED)
 
 
 _REFUSED = "refused"
@@ -176,7 +178,7 @@ _MOST_KEPT = 1000  # characters of a text that a condition compares, none of whi
 
 
 def _write(
-    file: Any, result: Any, places: list[tuple[str, int]], request: SourceRequest, what: str
+    file: Any, result: Any, places: list[tuple[str, int]], request: SourceRequest, title: str
 ) -> None:
     """Write all rows as CSV, with text in quotes and missing values without.
 
@@ -201,7 +203,7 @@ def _write(
             and sum(len(fields[at].encode()) + 1 for at in always_read) > LONGEST_LINE
         ):
             raise EventLogError(
-                f"{what} has a line longer than 2 MB, the most that is read. Leave its long"
+                f"{title} has a line longer than 2 MB, the most that is read. Leave its long"
                 " column out"
             )
         file.write(",".join([*fields, mark]) + "\n")
@@ -255,7 +257,7 @@ _TYPES: Mapping[int, str] = {
 }
 
 
-def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what: str) -> Rows:
+def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, title: str) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`, over psycopg."""
     sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
     connection.read_only = True
@@ -268,7 +270,7 @@ def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what:
         [column.name for column in cursor.description],
         [column.type_code for column in cursor.description],
     )
-    places = positions_by_name(request.columns, names, what)
+    places = positions_by_name(request.columns, names, title)
     stored = {role: _engine_type(cursor, types[place]) for role, place in places.items()}
     # Decimals of labels are printed, with all their digits.
     stored |= {
@@ -277,27 +279,27 @@ def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what:
         if types[place] == _NUMERIC and role != "value"
     }
     column_kinds = {
-        role: kind_of(role, request.columns.by_role[role], kind, what)
+        role: kind_of(role, request.columns.by_role[role], kind, title)
         for role, kind in stored.items()
     }
     kinds: dict[str, Kind] = {role: kind or "str" for role, kind in column_kinds.items()}
     selections = []
-    for role, at in places.items():
+    for role, index in places.items():
         form = "{0} AS {1}"
         if column_kinds[role] is None:  # nothing that a condition compares
             form = "NULL AS {1}"
         # as `_cut` does
-        elif is_condition(role) and stored[role] == "VARCHAR" and types[at] != _PADDED:
+        elif is_condition(role) and stored[role] == "VARCHAR" and types[index] != _PADDED:
             cut = f"left({{0}}::text, {_MOST_KEPT}) || '~'"
             form = (
                 f"CASE WHEN length({{0}}::text) > {_MOST_KEPT} THEN {cut} ELSE {{0}}::text END AS"
                 " {1}"
             )
         selections.append(
-            sql.SQL(form).format(sql.Identifier(names[at]), sql.Identifier(SHORT[role]))
+            sql.SQL(form).format(sql.Identifier(names[index]), sql.Identifier(SHORT[role]))
         )
     if request.unread:
-        return Rows("", 0, what, kinds)
+        return Rows("", 0, title, kinds)
     stored |= {role: "VARCHAR" for role, kind in column_kinds.items() if kind is None}
     target, texts = (
         engine.fresh_path("database"),
@@ -317,7 +319,7 @@ def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what:
     ):
         for block in stream:
             file.write(block)
-    CSV.require_lines(target, what)
+    CSV.require_lines(target, title)
     columns = []
     for role, kind in stored.items():
         text = short = SHORT[role]
@@ -328,7 +330,7 @@ def _copy_columns(engine: Engine, request: SourceRequest, connection: Any, what:
             text = f"CASE {short} WHEN true THEN 'true' WHEN false THEN 'false' END"
         columns.append(f"CAST({text} AS VARCHAR) AS {short}" if kinds[role] == "str" else short)
     log = f"SELECT {', '.join(columns)} FROM {spool_sql(target, stored)}"
-    return Rows(sql=log, size=target.stat().st_size, what=what, kinds=kinds)
+    return Rows(sql=log, size=target.stat().st_size, title=title, kinds=kinds)
 
 
 def _engine_type(cursor: Any, number: int) -> str:

@@ -101,10 +101,14 @@ class Delimited:
 
         Unless `header` is stated, a file has one unless all columns are positions.
         """
-        source, columns, what = (path_of(request.source), request.columns, request.title(self.name))
+        source, columns, title = (
+            path_of(request.source),
+            request.columns,
+            request.title(self.name),
+        )
         form = self.with_options(request.options)
         if request.unread and not form.has_header(columns, request.options.header):
-            return request.unread_rows(what)  # its first line is an event
+            return request.unread_rows(title)  # its first line is an event
         path = plain(
             source,
             engine.fresh_path("source"),
@@ -113,14 +117,14 @@ class Delimited:
             form.comment,
         )
         if request.options.delimiter is None:
-            form = form.sniff(path, columns, request.options.header, what)
+            form = form.sniff(path, columns, request.options.header, title)
         if form.comment or request.unread:
             most = 1 if request.unread else None
-            path = form.copy_rows(path, engine.fresh_path("rows"), what, most)
+            path = form.copy_rows(path, engine.fresh_path("rows"), title, most)
             form = replace(form, quote=CSV.quote, escape="", comment="")
         if request.unread and UNDECODED in path.read_bytes():
-            raise EventLogError(f"{what} {not_encoded(request.options.encoding)}")
-        return form.read(path, columns, request.options.header, what, tells=engine.tells)
+            raise EventLogError(f"{title} {not_encoded(request.options.encoding)}")
+        return form.read(path, columns, request.options.header, title, tells=engine.tells)
 
     @staticmethod
     def has_header(role_columns: RoleColumns, header: bool | None) -> bool:
@@ -143,7 +147,7 @@ class Delimited:
             comment=options.comment or "",
         )
 
-    def copy_rows(self, path: Path, target: Path, what: str, most: int | None) -> Path:
+    def copy_rows(self, path: Path, target: Path, title: str, most: int | None) -> Path:
         """`target`, a file of the first `most` records, or of all, with fields in double quotes.
 
         Comments are left out, and lines below the last of these records decide nothing.
@@ -169,9 +173,9 @@ class Delimited:
                     return False
             return True
 
-        if not run_guarded(what, copy):
+        if not run_guarded(title, copy):
             raise EventLogError(
-                f"{what} cannot be read: it has a malformed row, such as a quote that is not"
+                f"{title} cannot be read: it has a malformed row, such as a quote that is not"
                 " closed, or one with a field longer than 128 KiB. It is refused whole. Correct it"
             )
         return target
@@ -203,34 +207,34 @@ class Delimited:
         path: Path,
         role_columns: RoleColumns,
         header: bool | None,
-        what: str,
+        title: str,
         *,
         tells: bool = False,
     ) -> Rows:
         """The columns of a UTF-8 file in the reading's folder. With `tells`, errors show lines."""
-        self.require_lines(path, what, tells=tells)
+        self.require_lines(path, title, tells=tells)
         has_header = self.has_header(role_columns, header)
         # a log of nothing, whose first line is an event like the others
         if not has_header and path.stat().st_size == 0:
-            return _nothing(role_columns, what)
-        first = self.first_record(path, what)
+            return _nothing(role_columns, title)
+        first = self.first_record(path, title)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
-                f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read. Write"
+                f"{title} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read. Write"
                 " those needed to another file"
             )
         # A first line that was not said to be a header could hold private data, unless it names a
         # column that was asked for.
         listed = header is True or not set(role_columns.by_role.values()).isdisjoint(first)
         split = (
-            what
+            title
             if self == _SHEET or (self.delimiter in ("\t", ",") and len(first) > 1)
-            else f"{what} (split at {self.delimiter!r}; delimiter= states another)"
+            else f"{title} (split at {self.delimiter!r}; delimiter= states another)"
         )
         places = positions_by_name(role_columns, first, split, header=has_header, listed=listed)
-        how = f"{'with' if has_header else 'without'} a header line"
+        layout = f"{'with' if has_header else 'without'} a header line"
         if self != _SHEET:
-            how = f"fields split at {self.delimiter!r}, {how}"
+            layout = f"fields split at {self.delimiter!r}, {layout}"
         types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
         columns = ", ".join(
             f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items()
@@ -244,10 +248,10 @@ class Delimited:
             " nullstr = '', compression = 'none', strict_mode = true, null_padding = false,"
             " ignore_errors = false, hive_partitioning = false)"
         )
-        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), how=how)
+        return Rows(sql, path.stat().st_size, title, dict.fromkeys(places, "str"), layout=layout)
 
     def sniff(
-        self, path: Path, role_columns: RoleColumns, header: bool | None, what: str
+        self, path: Path, role_columns: RoleColumns, header: bool | None, title: str
     ) -> Delimited:
         """A copy with the delimiter of the header, if it has one and commas are not stated.
 
@@ -256,24 +260,24 @@ class Delimited:
         """
         names = [column for column in role_columns.by_role.values() if isinstance(column, str)]
         if self.delimiter == CSV.delimiter and self.has_header(role_columns, header):
-            return self.sniff_delimiter(path, names, what)
+            return self.sniff_delimiter(path, names, title)
         return self
 
-    def sniff_delimiter(self, path: Path, names: Sequence[str], what: str) -> Delimited:
+    def sniff_delimiter(self, path: Path, names: Sequence[str], title: str) -> Delimited:
         """A copy with the only delimiter under which the header has all these names, or itself.
 
         No row is looked at.
         """
-        if not names or set(names) <= set(self.first_record(path, what, lenient=True)):
+        if not names or set(names) <= set(self.first_record(path, title, lenient=True)):
             return self
         fitting = [
             form
             for form in self.candidates()
-            if set(names) <= set(form.first_record(path, what, lenient=True))
+            if set(names) <= set(form.first_record(path, title, lenient=True))
         ]
         return fitting[0] if len(fitting) == 1 else self
 
-    def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
+    def require_lines(self, path: Path, title: str, *, tells: bool = False) -> None:
         """Refuse a footnote, non-UTF-8 text, and a last line that the engine would silently drop.
 
         The engine detects bytes that are not UTF-8 too, but its threads may then wait for each
@@ -326,7 +330,7 @@ class Delimited:
         except UnicodeDecodeError:
             failure = not_encoded()
         if failure:
-            raise EventLogError(f"{what} {failure}")
+            raise EventLogError(f"{title} {failure}")
 
     def candidates(self) -> Iterator[Delimited]:
         """Return copies with each delimiter that a header may show."""
@@ -355,10 +359,12 @@ class Delimited:
         if len(self.delimiter) == 1:
             return csv.reader(stream, delimiter=self.delimiter, **form)
         lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)
-        read = csv.reader(lines, delimiter=_STAND_IN, **form)
-        return ([field.replace(_STAND_IN, self.delimiter) for field in record] for record in read)
+        records = csv.reader(lines, delimiter=_STAND_IN, **form)
+        return (
+            [field.replace(_STAND_IN, self.delimiter) for field in record] for record in records
+        )
 
-    def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
+    def first_record(self, path: Path, title: str, *, lenient: bool = False) -> list[str]:
         """The first record, or an empty list if it is unreadable and `lenient` is True."""
         failure = "has an empty first line. Remove it"
         try:
@@ -377,10 +383,10 @@ class Delimited:
             return record or []
         if record is None:
             raise EventLogError(
-                f"{what} is empty: it has no header. Write one, also where there is no event"
+                f"{title} is empty: it has no header. Write one, also where there is no event"
             )
         if not record:
-            raise EventLogError(f"{what} {failure}")
+            raise EventLogError(f"{title} {failure}")
         return record
 
 
@@ -391,23 +397,23 @@ _SHEET = replace(CSV, name="xlsx")  # of a workbook, whose fields nobody split
 
 def _excel(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
-    what = request.title("xlsx")
+    title = request.title("xlsx")
     request.refuse_options("xlsx", *(field for field in OF_TEXT if field != "header"))
     source = path_of(request.source)
     if request.unread and not CSV.has_header(request.columns, request.options.header):
-        return request.unread_rows(what)
-    path = workbook(source, engine.fresh_path("sheet"), what, rows=1 if request.unread else None)
-    return _SHEET.read(path, request.columns, request.options.header, what)
+        return request.unread_rows(title)
+    path = workbook(source, engine.fresh_path("sheet"), title, rows=1 if request.unread else None)
+    return _SHEET.read(path, request.columns, request.options.header, title)
 
 
-def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
+def workbook(source: Path, target: Path, title: str, *, rows: int | None = None) -> Path:
     """`target`, made CSV with the cells of a workbook's one sheet, or of its first `rows`."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError:
         raise missing_extra("Excel files are read by openpyxl", "excel") from None
 
-    require_modest(source, what)
+    require_modest(source, title)
 
     def copy_sheet() -> bool:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
@@ -434,7 +440,7 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
                     count += max(width, len(cells))
                     if count > _MOST_CELLS:
                         raise EventLogError(
-                            f"{what} has more than {_MOST_CELLS:,} cells, the most that are read."
+                            f"{title} has more than {_MOST_CELLS:,} cells, the most that are read."
                             " Save it as CSV"
                         )
                     while len(cells) > width and not cells[-1]:
@@ -443,9 +449,9 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
         book.close()
         return True
 
-    if not run_guarded(what, copy_sheet):
+    if not run_guarded(title, copy_sheet):
         raise EventLogError(
-            f"{what} has several sheets. Save the one that holds the table as a file of its own"
+            f"{title} has several sheets. Save the one that holds the table as a file of its own"
         )
     return target
 
@@ -456,14 +462,14 @@ def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
     Labels are text, either the digits of a number or the contents of a string.
     """
     original, role_columns = path_of(request.source), request.columns
-    what = request.title("jsonl")
+    title = request.title("jsonl")
     request.refuse_options("jsonl", *(field for field in OF_TEXT if field != "encoding"))
-    names = _names(role_columns, what)
+    names = _names(role_columns, title)
     if request.unread:
-        return request.unread_rows(what)
+        return request.unread_rows(title)
     path = plain(original, engine.fresh_path("source"), request.options.encoding)
     if path.stat().st_size == 0:
-        return _nothing(role_columns, what)
+        return _nothing(role_columns, title)
     with path.open("rb") as stream:
         form = "array" if stream.read(_BLOCK).lstrip().startswith(b"[") else "newline_delimited"
     outer = _outer(names.values())
@@ -473,7 +479,7 @@ def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
         # The engine refuses a record that repeats a field, if that one is read. A condition refuses
         # nothing: the fields of the other roles are read alone, and of repeated ones the first is.
         alone = _outer(name for role, name in names.items() if not is_condition(role))
-        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", what=what)
+        engine.run(f"SELECT count(COLUMNS(*)) FROM {_records(path, form, alone)}", title=title)
         structure, whole = json.dumps(dict.fromkeys(outer, "JSON")), _records(path, form)
         source = f"(SELECT unnest(json_transform(record, {literal(structure)})) FROM {whole})"
     source += f" AS log({', '.join(short_names.values())})"
@@ -522,7 +528,7 @@ def _json_lines(engine: Engine, request: SourceRequest) -> Rows:
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
     mark = f"CASE {' '.join(bad)} END AS refused"
     text = f"SELECT {', '.join(texts)}, {mark} FROM ({sql})"
-    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused")
+    return Rows(text, path.stat().st_size, title, dict.fromkeys(names, "str"), bad="refused")
 
 
 def _outer(names: Iterable[str]) -> list[str]:
@@ -541,11 +547,11 @@ def _records(path: Path, form: str, fields: Sequence[str] = ()) -> str:
     )
 
 
-def _nothing(role_columns: RoleColumns, what: str) -> Rows:
+def _nothing(role_columns: RoleColumns, title: str) -> Rows:
     """The columns of a file without any row."""
     columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in role_columns.by_role)
     return Rows(
-        f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(role_columns.by_role, "str")
+        f"SELECT {columns} WHERE false", 0, title, dict.fromkeys(role_columns.by_role, "str")
     )
 
 
@@ -561,18 +567,18 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
     return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
 
 
-def _names(role_columns: RoleColumns, what: str) -> dict[str, str]:
+def _names(role_columns: RoleColumns, title: str) -> dict[str, str]:
     """Names of fields by role, which the engine can tell apart."""
     names: dict[str, str] = {}
     for role, column in role_columns.by_role.items():
         if isinstance(column, int):
             raise EventLogError(
-                f"{role_field(role)}={column!r} is a position, and {what} has names. Give the name"
+                f"{role_field(role)}={column!r} is a position, and {title} has names. Give the name"
                 " of a field"
             )
         if not all(column.split(".")):  # the engine refuses it where there is a row
             raise EventLogError(
-                f"{role_field(role)}={column!r} names no field of {what}: a part of it is empty."
+                f"{role_field(role)}={column!r} names no field of {title}: a part of it is empty."
                 " Correct the name"
             )
         names[role] = column
@@ -581,7 +587,7 @@ def _names(role_columns: RoleColumns, what: str) -> dict[str, str]:
             is_condition(second) and names[first] == names[second]
         ):
             raise EventLogError(
-                f"{first}={names[first]!r} and {second}={names[second]!r} of {what} differ in"
+                f"{first}={names[first]!r} and {second}={names[second]!r} of {title} differ in"
                 " letter case only, which the engine does not tell apart. Rename one of them"
             )
     return names
@@ -595,59 +601,59 @@ def parquet(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a Parquet file, which have types, by their names or positions."""
     source = path_of(request.source)
     require_whole(source)
-    what = request.title("parquet")
+    title = request.title("parquet")
     request.refuse_options("parquet", *OF_TEXT)
     path = plain(source, engine.fresh_path("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
-            raise EventLogError(f"{what} is not a Parquet file. Say what it is with format=")
+            raise EventLogError(f"{title} is not a Parquet file. Say what it is with format=")
     settings = f"{path_sql(path)}, hive_partitioning = false, filename = false"
     relation = f"read_parquet({settings})"
-    names = names_in_parquet(engine, path, what)
-    positions = positions_by_path(request.columns, names, what)
+    names = names_in_parquet(engine, path, title)
+    positions = positions_by_path(request.columns, names, title)
     engine_names = _engine_names(
-        engine, relation, names, {role: place for role, (place, _) in positions.items()}, what
+        engine, relation, names, {role: place for role, (place, _) in positions.items()}, title
     )
     places = {
         role: (name_sql(engine_names[role]), fields) for role, (_, fields) in positions.items()
     }
-    if any(map(is_condition, places)) and not request.unread and _replaces(engine, what):
+    if any(map(is_condition, places)) and not request.unread and _replaces(engine, title):
         # The engine refuses text that is not UTF-8, in the columns that are read, and a condition
         # must refuse nothing: the columns of the other roles are read alone.
         alone = {role: place for role, place in places.items() if not is_condition(role)}
         rest = select_columns(
-            engine, relation, alone, request.columns.without(places.keys() - alone), what
+            engine, relation, alone, request.columns.without(places.keys() - alone), title
         )
-        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", what=what)
+        engine.run(f"SELECT bit_xor(hash(COLUMNS(*))) FROM ({rest.sql})", title=title)
         relation = f"read_parquet({settings}, utf8_validation = 'replace')"
-    log = select_columns(engine, relation, places, request.columns, what)
+    log = select_columns(engine, relation, places, request.columns, title)
     if "time" in positions:
         place, fields = positions["time"]
-        if (place, tuple(map(str.lower, fields))) in _stamps(engine, path_sql(path), what):
+        if (place, tuple(map(str.lower, fields))) in _stamps(engine, path_sql(path), title):
             sql = (
                 f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']})"
                 f" FROM ({log.sql})"
             )
             log = replace(log, sql=sql, kinds={**log.kinds, "time": "instant"})
     count = int(
-        engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(path)})", what=what)[
-            0
-        ][0]
+        engine.run(
+            f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(path)})", title=title
+        )[0][0]
         or 0
     )
     return replace(log, size=count * BYTES_PER_ROW)
 
 
-def _replaces(engine: Engine, what: str) -> bool:
+def _replaces(engine: Engine, title: str) -> bool:
     """True if this version of the engine can read text of Parquet that is not UTF-8."""
     sql = "SELECT unnest(parameters) FROM duckdb_functions() WHERE function_name = 'read_parquet'"
-    return ("utf8_validation",) in engine.run(sql, what=what)
+    return ("utf8_validation",) in engine.run(sql, title=title)
 
 
-def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
+def names_in_parquet(engine: Engine, path: Path, title: str) -> list[str]:
     """Names of the columns in the file; the engine would rename those it takes for equal."""
     nodes = engine.run(
-        f"SELECT name, num_children FROM parquet_schema({path_sql(path)})", what=what
+        f"SELECT name, num_children FROM parquet_schema({path_sql(path)})", title=title
     )
     names, inside = list[str](), 0
     for name, children in nodes[1:]:
@@ -661,7 +667,7 @@ Stamps = frozenset[tuple[int, tuple[str, ...]]]
 """Positions of columns, with the names of fields within them in lower case."""
 
 
-def _stamps(engine: Engine, place: str, what: str) -> Stamps:
+def _stamps(engine: Engine, place: str, title: str) -> Stamps:
     """Positions of a Parquet file's instants that the engine takes for clock times.
 
     The format says that stamps without a logical type are instants in UTC, and Spark reads them so.
@@ -671,7 +677,7 @@ def _stamps(engine: Engine, place: str, what: str) -> Stamps:
     old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
     nodes = engine.run(
         f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})",
-        what=what,
+        title=title,
     )
     # above: fields that are still to come
     stamps, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1
@@ -691,7 +697,7 @@ def _stamps(engine: Engine, place: str, what: str) -> Stamps:
 
 
 def _engine_names(
-    engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str
+    engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], title: str
 ) -> dict[str, str]:
     """The engine's names of these columns.
 
@@ -701,15 +707,15 @@ def _engine_names(
     if len({name.lower() for name in names}) < len(names):
         if len(names) > _MOST_RENAMED:
             raise EventLogError(
-                f"{what} has {len(names):,} columns, and names that differ in letter case only."
+                f"{title} has {len(names):,} columns, and names that differ in letter case only."
                 " Write the few columns to a file of their own"
             )
         engine_names = [
-            column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)
+            column[0] for column in engine.run(f"DESCRIBE SELECT * FROM {relation}", title=title)
         ]
         if len(engine_names) != len(names):
             raise EventLogError(
-                f"{what} has columns whose names the engine cannot tell apart. Rename them"
+                f"{title} has columns whose names the engine cannot tell apart. Rename them"
             )
     return {role: engine_names[place] for role, place in places.items()}
 
@@ -809,7 +815,7 @@ def _several(engine: Engine, request: SourceRequest) -> Rows:
     are left out, unless the pattern states one. For a file in a folder or found by a pattern,
     key=value in the name of a folder on its way is a column of text.
     """
-    title = (
+    name = (
         f"{len(request.source)} files"
         if isinstance(request.source, list | tuple)
         else mask(request.source)
@@ -817,23 +823,23 @@ def _several(engine: Engine, request: SourceRequest) -> Rows:
     files = _files(request)
     if not files:
         raise EventLogError(
-            f"{title} holds no file to read: a folder of other files than Parquet needs format="
+            f"{name} holds no file to read: a folder of other files than Parquet needs format="
         )
     if len(files) > _MOST_FILES:
         raise EventLogError(
-            f"{title} names {len(files):,} files, and at most {_MOST_FILES:,} are read. Join them"
+            f"{name} names {len(files):,} files, and at most {_MOST_FILES:,} are read. Join them"
         )
-    what = f"{title} ({len(files):,} file{'s' if len(files) > 1 else ''})"
+    title = f"{name} ({len(files):,} file{'s' if len(files) > 1 else ''})"
     parts = _unify_types(
         engine,
-        [_file_rows(engine, request, path, in_folders, title) for path, in_folders in files],
-        what,
+        [_file_rows(engine, request, path, in_folders, name) for path, in_folders in files],
+        title,
     )
     return Rows(
         sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
-        how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
+        layout="; ".join(dict.fromkeys(part.layout for part in parts if part.layout)),
         size=sum(part.size for part in parts),
-        what=what,
+        title=title,
         kinds=parts[0].kinds,
         nothing=frozenset.intersection(*(part.nothing for part in parts)),
         bad="refused" if any(part.bad for part in parts) else "",
@@ -858,7 +864,7 @@ def _files(request: SourceRequest) -> list[tuple[Path | str, dict[str, str | Non
     else:
         pattern, depth = (
             root,
-            next(at for at, part in enumerate(root.parts) if glob.has_magic(part)),
+            next(index for index, part in enumerate(root.parts) if glob.has_magic(part)),
         )
         root = Path(*pattern.parts[:depth])
         rest = pattern.relative_to(root)
@@ -912,7 +918,7 @@ def _file_rows(
         failure = str(error).replace(str(path), masked_path)
     if failure:
         raise EventLogError(failure)
-    part = replace(part, what=part.what.replace(str(path), masked_path))
+    part = replace(part, title=part.title.replace(str(path), masked_path))
     if not from_folders:
         return evaluate_conditions(part, request)
     texts = {role: "NULL" if text is None else literal(text) for role, text in from_folders.items()}
@@ -922,7 +928,7 @@ def _file_rows(
     return evaluate_conditions(replace(part, sql=sql, kinds=kinds), request)
 
 
-def _unify_types(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
+def _unify_types(engine: Engine, parts: list[Rows], title: str) -> list[Rows]:
     """The files' rows with one type for each column.
 
     Labels that are integers in one file and text in another are printed, and so are integers that
@@ -934,14 +940,14 @@ def _unify_types(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"}
         for role in parts[0].kinds
     }
-    for at, part in enumerate(parts):
+    for number, part in enumerate(parts):
         untyped = [role for role in part.nothing if kinds[role] != {"str"}]
         if untyped:
             sql = (
                 f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in untyped)}) FROM"
                 f" ({part.sql})"
             )
-            parts[at] = replace(
+            parts[number] = replace(
                 part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in untyped}}
             )
     mixed = [role for role, types in kinds.items() if len(types) > 1]
@@ -953,7 +959,7 @@ def _unify_types(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
             )
     if len(parts) > 1 and not mixed:
         together = " UNION ALL BY NAME ".join(part.sql for part in parts)
-        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
+        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", title=title)}
         mixed = [
             role
             for role in kinds

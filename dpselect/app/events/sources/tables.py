@@ -64,7 +64,7 @@ def accepts(request: SourceRequest) -> bool:
 def rows(engine: Engine, request: SourceRequest) -> Rows:
     """The columns of a table, matched by exact name, and streamed if the table can be."""
     source = request.source
-    what, adapter = (
+    title, adapter = (
         f"the {type(source).__module__.split('.')[0].lstrip('_')} table",
         _adapter(source),
     )
@@ -72,12 +72,12 @@ def rows(engine: Engine, request: SourceRequest) -> Rows:
     assert adapter is not None, "a source reads what it accepts"
     if request.unread:
         if (source := _empty_table(source, adapter)) is None:
-            return request.unread_rows(what)
+            return request.unread_rows(title)
         adapter = _adapter(source) or _arrow
-    relation, size, within = adapter(engine, source, request, what)
+    relation, size, within = adapter(engine, source, request, title)
     places = {role: (SHORT[role], fields) for role, fields in within.items()}
     return replace(
-        select_columns(engine, relation, places, request.columns, what),
+        select_columns(engine, relation, places, request.columns, title),
         size=size,
         once=adapter is _arrow,
     )
@@ -109,24 +109,24 @@ def _empty_table(source: Any, adapter: _Adapter) -> Any:
 
 
 def _places(
-    request: SourceRequest, names: Sequence[Any], what: str
+    request: SourceRequest, names: Sequence[Any], title: str
 ) -> tuple[dict[str, int], _Within]:
     """Places of the columns by their short names, and the fields within them."""
-    positions = positions_by_path(request.columns, names, what, positions=False)
+    positions = positions_by_path(request.columns, names, title, positions=False)
     return {SHORT[role]: place for role, (place, _) in positions.items()}, {
         role: fields for role, (_, fields) in positions.items()
     }
 
 
 def _arrow(
-    engine: Engine, source: Any, request: SourceRequest, what: str
+    engine: Engine, source: Any, request: SourceRequest, title: str
 ) -> tuple[str, int, _Within]:
     """Read an Arrow stream of pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
+        raise missing_extra(f"{title} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
-    stream = run_guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
-    places, within = _places(request, list(stream.schema.names), what)
+    stream = run_guarded(title, lambda: arrow.RecordBatchReader.from_stream(source))
+    places, within = _places(request, list(stream.schema.names), title)
     schema = arrow.schema(
         [stream.schema.field(place).with_name(short) for short, place in places.items()]
     )
@@ -137,37 +137,37 @@ def _arrow(
                 [batch.column(place) for place in places.values()], schema=schema
             )
 
-    engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
+    engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), title=title)
     return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, within
 
 
 def _lazy(
-    engine: Engine, source: Any, request: SourceRequest, what: str
+    engine: Engine, source: Any, request: SourceRequest, title: str
 ) -> tuple[str, int, _Within]:
     """Read a Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
-    names = run_guarded(what, lambda: list(source.collect_schema().names()))
-    (short, within), column = _places(request, names, what), importlib.import_module("polars").col
+    names = run_guarded(title, lambda: list(source.collect_schema().names()))
+    (short, within), column = _places(request, names, title), importlib.import_module("polars").col
     target = engine.path("table")
     columns = [column(names[place]).alias(alias) for alias, place in short.items()]
-    run_guarded(what, lambda: source.select(columns).sink_parquet(target))
-    return (*_write_parquet(engine, target, what), within)
+    run_guarded(title, lambda: source.select(columns).sink_parquet(target))
+    return (*_write_parquet(engine, target, title), within)
 
 
 def _relation(
-    engine: Engine, source: Any, request: SourceRequest, what: str
+    engine: Engine, source: Any, request: SourceRequest, title: str
 ) -> tuple[str, int, _Within]:
     """Read a relation of the caller's DuckDB, which writes it to a file of the reading itself."""
-    names = run_guarded(what, lambda: list(source.columns))
-    target, (short, within) = engine.path("table"), _places(request, names, what)
+    names = run_guarded(title, lambda: list(source.columns))
+    target, (short, within) = engine.path("table"), _places(request, names, title)
     columns = ", ".join(
-        f"{_parquet_column(names[place], str(source.types[place]), what)} AS {alias}"
+        f"{_parquet_column(names[place], str(source.types[place]), title)} AS {alias}"
         for alias, place in short.items()
     )
-    run_guarded(what, lambda: source.project(columns).write_parquet(str(target)))
-    return (*_write_parquet(engine, target, what), within)
+    run_guarded(title, lambda: source.project(columns).write_parquet(str(target)))
+    return (*_write_parquet(engine, target, title), within)
 
 
-def _parquet_column(name: str, stored: str, what: str) -> str:
+def _parquet_column(name: str, stored: str, title: str) -> str:
     """SQL of a column for a Parquet file, by the column's type alone.
 
     A value that no Parquet file holds must not refuse anything.
@@ -176,7 +176,7 @@ def _parquet_column(name: str, stored: str, what: str) -> str:
         return "CAST(NULL AS INTERVAL)"
     if "INTERVAL" in stored:
         raise EventLogError(
-            f"{name!r} of {what} holds intervals within. Select the fields that are asked for as"
+            f"{name!r} of {title} holds intervals within. Select the fields that are asked for as"
             " columns"
         )
     # What is wider than 64 bits would be written to the file as a fraction.
@@ -187,9 +187,9 @@ def _parquet_column(name: str, stored: str, what: str) -> str:
     )
 
 
-def _write_parquet(engine: Engine, target: Path, what: str) -> tuple[str, int]:
+def _write_parquet(engine: Engine, target: Path, title: str) -> tuple[str, int]:
     count = engine.run(
-        f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(target)})", what=what
+        f"SELECT sum(num_rows) FROM parquet_file_metadata({path_sql(target)})", title=title
     )[0][0]
     return (
         f"read_parquet({path_sql(target)}, hive_partitioning = false)",
@@ -198,11 +198,11 @@ def _write_parquet(engine: Engine, target: Path, what: str) -> tuple[str, int]:
 
 
 def _pandas(
-    engine: Engine, source: Any, request: SourceRequest, what: str
+    engine: Engine, source: Any, request: SourceRequest, title: str
 ) -> tuple[str, int, _Within]:
     """Read a pandas frame, which infers types of columns from its rows if none is stated."""
     indexed = any(name is not None for name in source.index.names)
-    named = f"{what} (reset_index() makes its index columns)" if indexed else what
+    named = f"{title} (reset_index() makes its index columns)" if indexed else title
     short, within = _places(request, list(source.columns), named)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in request.columns.by_role.items():
@@ -224,11 +224,11 @@ def _pandas(
             series = series.astype(object).where(series.notna(), None).astype("string")
         elif is_label(role) and hasattr(series, "cat"):  # as of objects
             renamed = _object_column(
-                series.cat.categories.to_series().astype(object), role, column, what
+                series.cat.categories.to_series().astype(object), role, column, title
             )
             series = series.cat.rename_categories(renamed.array)
         elif series.dtype == object:
-            series = _object_column(series, role, column, what)
+            series = _object_column(series, role, column, title)
         # Numbers that stand in memory from last to first, which the engine refuses; of instants
         # with a zone pandas does not say.
         elif series.dtype.kind == "M" or (
@@ -236,7 +236,7 @@ def _pandas(
         ):
             series = series.copy()
         table = table.assign(**{SHORT[role]: series})
-    engine.register("events", table, what=what)
+    engine.register("events", table, title=title)
     return "events", len(table) * BYTES_PER_ROW, within
 
 
@@ -269,7 +269,7 @@ def _dug(value: Any, fields: Sequence[str]) -> Any:
     return value
 
 
-def _object_column(values: Any, field: str, column: object, what: str) -> Any:
+def _object_column(values: Any, field: str, column: object, title: str) -> Any:
     """Convert a column of Python objects to one type, looking at all values.
 
     The engine would infer the type from a sample, and take 7 and "7" for one label. Integers are
@@ -297,7 +297,7 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects that are not read:"
+            f"{field}={column!r} of {title} holds Python objects that are not read:"
             f" {_RULES.get(field, _LABEL_RULE)}; cast the column to one of them"
         )
     return converted

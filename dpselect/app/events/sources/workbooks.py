@@ -19,11 +19,11 @@ _MOST_TOKEN = 2**20  # Excel itself holds 32,767 characters in a cell
 _MOST_ROWS = {"row": 2**20, "si": 2**22}  # Excel's own limit; texts
 
 
-def require_modest(source: Path, what: str) -> None:
+def require_modest(source: Path, title: str) -> None:
     """Refuse a workbook that would take far more memory than a large one of Excel's."""
 
     def refuse(words: str) -> NoReturn:
-        raise EventLogError(f"{what} cannot be read: {words}")
+        raise EventLogError(f"{title} cannot be read: {words}")
 
     failure = ""
     try:

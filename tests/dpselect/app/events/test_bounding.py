@@ -25,7 +25,7 @@ def test_choice_depends_on_the_salt_only(
     """
     monkeypatch.setitem(engine._CONFIGURATION, "threads", number)
     with engine.open_engine() as opened:
-        assert opened.run("SELECT current_setting('threads')", what="a setting") == [(number,)]
+        assert opened.run("SELECT current_setting('threads')", title="a setting") == [(number,)]
     shuffled = [LOG[place] for place in np.random.default_rng(buckets).permutation(len(LOG))]
     expected = distinct_users(bounded(LOG, 5, "s"))
     assert (

@@ -149,7 +149,7 @@ def test_an_interrupt_is_an_interrupt(tmp_path: Path, monkeypatch: pytest.Monkey
     timer.start()
     with pytest.raises(KeyboardInterrupt), engine.open_engine() as opened:
         opened.run(
-            "SELECT count(*) FROM range(10_000_000_000) WHERE range % 7 < 0", what="a long query"
+            "SELECT count(*) FROM range(10_000_000_000) WHERE range % 7 < 0", title="a long query"
         )
     assert list(tmp_path.iterdir()) == []
 

@@ -91,9 +91,9 @@ def test_concurrent_queries_each_get_their_own_rows(asked: str, tmp_path: Path) 
     first's.
     """
     other: list[Any] = []
-    meanwhile = Meanwhile(lambda: other.append(engine.run("SELECT 2 AS n", what="a test")))
+    meanwhile = Meanwhile(lambda: other.append(engine.run("SELECT 2 AS n", title="a test")))
     engine = Engine(Slow(meanwhile.now), tmp_path, "320MiB")  # type: ignore[arg-type]
-    found: Any = getattr(engine, asked)("SELECT 1 AS n", what="a test")
+    found: Any = getattr(engine, asked)("SELECT 1 AS n", title="a test")
     meanwhile.end()
     assert other == [[(2,)]]
     assert found == ([(1,)] if asked == "run" else {"n": 1})

@@ -242,7 +242,9 @@ def test_a_catalog_of_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         """
         answer = run(engine, sql, *values, **named)
         ordered.append(
-            run(engine, "SELECT current_setting('preserve_insertion_order')", what="the test")[0][0]
+            run(engine, "SELECT current_setting('preserve_insertion_order')", title="the test")[0][
+                0
+            ]
         )
         return answer
 

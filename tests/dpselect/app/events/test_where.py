@@ -316,7 +316,7 @@ def satisfying(engine: Engine, log: Any, where: Any, **said: Any) -> list[str]:
     return [
         row[0]
         for row in engine.run(
-            f"SELECT u FROM ({found.sql}) WHERE {found.kept_column} ORDER BY u", what="log"
+            f"SELECT u FROM ({found.sql}) WHERE {found.kept_column} ORDER BY u", title="log"
         )
     ]
 
