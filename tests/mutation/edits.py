@@ -1602,7 +1602,7 @@ dpselect/sampling/contest.py
         heights(values, self.reference, @self.scale)
         scale = rational(@problem.scale)
     dpselect/sampling/test_refinement.py::test_wide_interval_is_compared_with_every_overlap
-        joined = reach[1:] >= low[:-1] => joined = high[1:] >= low[:-1]
+        joined = reach[1:] >= low[:-1] => joined = self._high[1:] >= low[:-1]
     dpselect/sampling/test_refinement.py::test_excluded_candidate_ranks_below_every_score
         return fmpq(-(1 << _BEYOND)) => return fmpq(-(1 << 40))
 dpselect/sampling/discrete.py
