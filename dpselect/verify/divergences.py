@@ -35,7 +35,8 @@ class WorstCase:
         orders, rdp: Renyi orders and the largest divergence at each, in nats.
         epsilons, delta: epsilons (nats) and the largest hockey-stick divergence at each.
         pure_epsilon: the largest log-probability ratio, in nats; inf if an outcome is possible on
-            one side only.
+            one side only. A probability that a float cannot hold counts as 0, so that this may be
+            inf for a mechanism of an epsilon in the hundreds.
         pairs: number of ordered pairs compared.
     """
 
