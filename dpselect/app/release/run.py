@@ -50,6 +50,7 @@ from dpselect.sensitivity import Norm, Sensitivity
 
 if TYPE_CHECKING:
     from accounting.ledger.request import Chargeable
+    from accounting.ledger.stored_text import Window as BudgetWindow
     from accounting.remaining import Remaining
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does
@@ -692,17 +693,17 @@ def _second_look(
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 
-def _require_periods(question: Question, role: str) -> None:
+def _require_periods(question: Question, budget_window: BudgetWindow) -> None:
     """Refuse to charge the events of some days to the budget of others."""
     window = question.reading.window
-    if window is None or role == "whole":
+    if window is None or budget_window == "whole":
         return
     if window.since is None or window.until is None:
         raise InvalidRequest(
-            f"the dataset has a budget for each {role}. Give since= and until=, to say which are"
-            " read"
+            f"the dataset has a budget for each {budget_window}. Give since= and until=,"
+            " to say which are read"
         )
-    touched = _touched_periods(role, window)
+    touched = _touched_periods(budget_window, window)
     if question.spec.periods and set(question.spec.periods) != set(touched):
         names = f"{touched[0]} to {touched[-1]}" if len(touched) > 3 else ", ".join(touched)
         raise InvalidRequest(
@@ -711,10 +712,10 @@ def _require_periods(question: Question, role: str) -> None:
         )
 
 
-def _touched_periods(role: str, window: Window | None) -> tuple[str, ...]:
+def _touched_periods(budget_window: BudgetWindow, window: Window | None) -> tuple[str, ...]:
     """The periods of a dataset that overlap a time range with two ends, in order."""
-    if role == "whole" or window is None or window.since is None or window.until is None:
+    if budget_window == "whole" or window is None or window.since is None or window.until is None:
         return ()
     from accounting.ledger.stored_text import period_of
 
-    return tuple(dict.fromkeys(period_of(role, day) for day in window.days()))  # type: ignore[arg-type]
+    return tuple(dict.fromkeys(period_of(budget_window, day) for day in window.days()))
