@@ -1134,7 +1134,9 @@ dpselect/mechanisms/racing.py
         => noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, 2.0**-30 * grid)
         scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
         first = source.draw_rounded(flat[there], noise_of("gaussian"), @scale,
-        first = source.draw_rounded(scores.values, noise_of("gaussian"), @scale,
+        first = source.draw_rounded(scores.dense(), noise_of("gaussian"), @scale,
+    dpselect/mechanisms/test_racing.py::test_rows_are_drawn_as_single_releases_are[settings2]
+        source.draw_rounded(scores.dense(), => source.draw_rounded(scores.values,
     dpselect/mechanisms/test_racing.py::test_released_values_are_means_with_valid_margins
         units[spends[rows], seen] => units[spends[rows], -1]
         units[spends[rows], seen] => units[0, seen]
