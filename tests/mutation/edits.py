@@ -1320,6 +1320,8 @@ dpselect/pate/ballots.py
         "record") == "record" and self.split == "position" => "record") == "teacher" and self.split == "position"
     laws/test_pate.py::test_record_change_attains_the_one_ballot_cost
         if unit == "teacher" and relation == "add_remove" => if relation == "add_remove"
+    dpselect/pate/test_ballots.py::test_mechanisms_of_other_packages_take_ballots_within_their_guarantee
+        self.complete(mechanism).check(self[:1].only(mechanism)) => self.complete(mechanism)._check_stated()
     laws/test_exact_constants.py::test_ballots_of_one_vote_more_than_configured_are_refused
         -(-totals // teachers)] => totals // teachers]
         int(self._sizes[1].max()) > most and => int(self._sizes[1].max()) > most + 1 and
