@@ -194,6 +194,10 @@ class Scores:
         _require_looked_up(second, self.labels)
         return self._with(second=second)
 
+    def without_second(self, sensitivity: Sensitivity) -> Self:
+        """Return a copy without a second look, of this sensitivity."""
+        return self._with(second=None, sensitivity=sensitivity)
+
     @property
     def values(self) -> Numbers:
         """Scores as they were given, (groups or m,), read-only."""

@@ -144,8 +144,10 @@ class DiscoverThenSelect(Mechanism):
         self.selection._check_stated()
 
     def _check_scores(self, scores: Scores) -> None:
+        self.discovery._check_scores(scores)
         second = scores.sensitivity if scores.second is None else scores.second.sensitivity
         self.selection.sensitivity_bound.require(second)
+        self.selection._check_scores(scores.without_second(second))
         if (
             scores.second is None
             and self.selected_again is not None

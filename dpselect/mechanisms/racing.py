@@ -364,7 +364,7 @@ class RacingTopK(WeighsAgain):
         if self.delta is not None:
             level = min(self.first_threshold, self.floor)
             return self._draw_above(scores, scale, level, source)
-        first = source.draw_rounded(scores.values, noise_of("gaussian"), scale, public_grid(scale))
+        first = source.draw_rounded(scores.dense(), noise_of("gaussian"), scale, public_grid(scale))
         return list(range(len(first))), first
 
     def _finish(

@@ -112,6 +112,11 @@ class RepeatAndSelect(Mechanism):
         )
 
     @property
+    def unit(self) -> str | None:
+        """Unit of privacy of `base`, or None if it states none."""
+        return getattr(self.base, "unit", None)
+
+    @property
     def curve(self) -> RepeatAndSelectDP:
         base = self.base.curve if isinstance(self.base, Mechanism) else self.base
         return RepeatAndSelectDP(base=base, distribution=self.distribution)

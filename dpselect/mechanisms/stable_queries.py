@@ -450,11 +450,13 @@ class StableSession:
             InvalidRequest: the session is over, or was closed by a failure.
             ForeignProcess: the session was opened before a fork.
         """
-        if isinstance(distance, bool) or not isinstance(distance, int | float | np.number):
+        if isinstance(distance, bool | np.timedelta64) or not isinstance(
+            distance, int | float | np.integer | np.floating
+        ):
             raise InvalidScores(
                 f"distance must be a number of users >= 0, not {type(distance).__name__}"
             )
-        if not 0 <= distance < math.inf:
+        if not 0 <= distance < math.inf or (isinstance(distance, int) and distance >= 2**63):
             raise InvalidScores(
                 "distance must be a finite number of users >= 0. 0 means that some neighbor"
                 " answers differently"

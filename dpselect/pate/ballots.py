@@ -279,7 +279,7 @@ class Ballots(MechanismInput[Mechanism]):
                 " but one is missing. Pass missing='allow', which costs no more. Leaving such"
                 " rounds out would itself reveal something about votes"
             )
-        self.complete(mechanism)._check_stated()
+        self.complete(mechanism).check(self[:1].only(mechanism))
 
     def only(self, mechanism: Mechanism) -> Scores:
         """Return the scores of the single round.

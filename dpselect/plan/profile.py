@@ -496,7 +496,10 @@ def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(
                     f"items_per_user: {size!r} must be an integer >= 1, a number of items that"
                     " users have"
                 )
-            if not isinstance(amount, int | float | np.number) or not 0 <= amount < np.inf:
+            if (
+                not isinstance(amount, int | float | np.integer | np.floating)
+                or not 0 <= amount < np.inf
+            ):
                 raise InvalidRequest(
                     f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many"
                     " users have that many"
@@ -524,7 +527,7 @@ def _require_number(
 ) -> None:
     if (
         isinstance(value, bool)
-        or not isinstance(value, int | float | np.number)
+        or not isinstance(value, int | float | np.integer | np.floating)
         or not low <= value <= high
     ):
         raise InvalidRequest(f"{name}={value!r} must be {rule}")

@@ -284,6 +284,22 @@ def test_second_clip_cost_needs_a_second_pass() -> None:
         )
 
 
+def test_each_step_refuses_scores_that_it_refuses_alone() -> None:
+    """Nobody counts again what a step inside has paid a clip for, and no step sees wider scores."""
+    few, clipped = dps.Sensitivity(l0=3), dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3)
+    best = dps.OneshotTopK(k=3, noise="gumbel", scale=1.0, sensitivity=few)
+    counted = dps.WithValues(mechanism=best, noise="gaussian", scale=1.0, clip=1.0)
+    inner = dps.DiscoverThenSelect(
+        discovery=dps.SparseHistogram(k=3, scale=1.0, delta=1e-6, sensitivity=few),
+        selection=dps.SparseHistogram(k=3, scale=1.0, delta=1e-6, sensitivity=clipped),
+        candidates=3,
+    )
+    for discovery, selection in ((inner.discovery, counted), (inner, best)):
+        steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=3)
+        with pytest.raises((dps.errors.InvalidRequest, dps.errors.SensitivityMismatch)):
+            steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=few))
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("clip", [0.7, 1.0, 1.41, 3.0, 7.3])
 def test_second_pass_is_clipped_to_the_selections_norm(relation: Any, clip: float) -> None:

@@ -527,7 +527,20 @@ def test_a_session_renews_its_threshold_and_pays_for_every_run() -> None:
     assert over.close() == last.curve
 
 
-@pytest.mark.parametrize("distance", [-1.2345, math.nan, math.inf, "1.2345", True, None])
+@pytest.mark.parametrize(
+    "distance",
+    [
+        -1.2345,
+        math.nan,
+        math.inf,
+        "1.2345",
+        True,
+        None,
+        np.complex64(1.2345),
+        np.timedelta64(5),
+        10**400,
+    ],
+)
 def test_invalid_distances_are_refused_before_a_draw(distance: Any) -> None:
     """A distance is a finite number >= 0; the message of a session does not repeat it. A negative
     one is refused alike by `check`, `select`, `select_many` and `probabilities`, whatever the noise

@@ -286,8 +286,8 @@ def test_missing_votes_are_refused_unless_allowed() -> None:
 
 
 def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> None:
-    """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity or
-    another relation is refused.
+    """StableTopK and report-noisy-max work on ballots under replace_one; a smaller sensitivity,
+    another relation, or a clip that nobody makes is refused, in rounds as in one.
     """
 
     def noisy(**moved: Any) -> dps.Mechanism:
@@ -305,6 +305,8 @@ def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> N
     for narrow in (noisy(linf=0.5, relation="replace_one"), noisy()):
         with pytest.raises(SensitivityMismatch):
             narrow.select_many(ballots)
+    with pytest.raises(InvalidRequest, match="have no second look that counts"):
+        dps.WithValues(mechanism=few, noise="gaussian", scale=1.0, clip=0.1).select_many(ballots)
 
 
 @pytest.mark.parametrize(

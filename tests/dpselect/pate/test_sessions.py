@@ -116,7 +116,9 @@ def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
         with pytest.raises(InvalidBallots, match="declare split='identifier'"):
             session.select_many(mechanism, pate.Ballots(ONE_VOTE))
         teacher = mechanism.model_copy(update={"unit": "teacher"})
-        for item in (teacher, 3 * teacher):
+        runs = acc.TruncatedNegativeBinomial(eta=0.0, gamma=0.5)
+        best = dps.RepeatAndSelect(base=teacher, distribution=runs)
+        for item in (teacher, 3 * teacher, best):
             with pytest.raises(acc.RelationMismatch, match="unit='record'"):
                 ledger.charge("records", item)
         with pytest.raises(acc.RelationMismatch, match="unit='record'"):
