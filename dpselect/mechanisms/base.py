@@ -6,9 +6,9 @@ A mechanism is configuration with a privacy curve and a private selection, and h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Literal, Self, final
 
-from pydantic import BaseModel, BeforeValidator, SerializeAsAny
+from pydantic import BaseModel, BeforeValidator, SerializeAsAny, model_validator
 
 from accounting import Curve
 from accounting.guarantee import Summable
@@ -49,6 +49,24 @@ class Mechanism(Gate, Summable, ABC):
         if "kind" in cls.model_fields and ABC not in cls.__bases__:  # which says: a base of members
             _require_whole(cls)
             MECHANISMS.add(cls)
+
+    @final
+    @model_validator(mode="after")
+    def _holds_lower_levels(self) -> Self:
+        # Each is proved around what stands below it. Runs draw from no scores, and cost what one
+        # of them costs.
+        parts = {field: getattr(self, field) for field in type(self).model_fields}
+        for field, part in parts.items():
+            if (
+                isinstance(part, Mechanism)
+                and part.traits.level >= self.traits.level
+                and self.traits.answers != "runs"
+            ):
+                raise ValueError(
+                    f"{field}={type(part).__name__} does not go inside {type(self).__name__}. Pass"
+                    " the mechanism that it holds"
+                )
+        return self
 
     @property
     @abstractmethod

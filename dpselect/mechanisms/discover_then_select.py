@@ -36,7 +36,7 @@ class DiscoverThenSelect(Mechanism):
 
     Args:
         discovery: a mechanism for unknown domains that releases an order, for example
-            `SparseHistogram`.
+            `SparseHistogram`. It stands around no other, and neither does `selection`.
         selection: a mechanism for public domains.
         candidates: largest number of discovered items that compete, >= 1.
     """
@@ -45,6 +45,7 @@ class DiscoverThenSelect(Mechanism):
     traits: ClassVar[Traits] = Traits(
         answers="top_k",
         noise=None,
+        level=1,
         ordered=lambda mechanism: mechanism.selection.ordered,
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",

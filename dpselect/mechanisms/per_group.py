@@ -308,6 +308,7 @@ class PerGroup(DelegatingMechanism):
     kind: Literal["per_group"] = "per_group"
     traits: ClassVar[Traits] = around_traits(
         answers="groups",
+        level=3,
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=None,  # as many as there are groups
         each=lambda mechanism: mechanism.mechanism.most_released,

@@ -49,6 +49,7 @@ class TopOfGroups(DelegatingMechanism):
     kind: Literal["top_of_groups"] = "top_of_groups"
     traits: ClassVar[Traits] = around_traits(
         answers="groups",
+        level=3,
         ordered=True,
         most=None,  # as many as there are groups
         each=lambda mechanism: mechanism.k,

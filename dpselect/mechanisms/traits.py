@@ -98,6 +98,8 @@ class Traits:
         groups: True if grouped scores are drawn from as they are. Otherwise they are expanded.
         reads: number of highest scores that alone are read of an observed domain, ties by label.
             None for all.
+        level: place in the order in which mechanisms stand around others that draw from the same
+            scores, 0 for one that holds none. A mechanism holds only those of lower levels.
         cells: True if it answers for groups from one table of (group, item) cells
             (`dpselect.cells`).
         usual: settings for a release of k items that apply unless the caller states others. None of
@@ -121,6 +123,7 @@ class Traits:
     zeros: Trait[bool] = False
     groups: Trait[bool] = False
     reads: Trait[int | None] = None
+    level: int = 0
     cells: bool = False
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     clips: Mapping[str, Norm] = field(default_factory=dict)

@@ -55,6 +55,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
     kind: Literal["with_values"] = "with_values"
     traits: ClassVar[Traits] = around_traits(
         answers="top_k",
+        level=2,
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=lambda mechanism: mechanism.mechanism.most_released,
         values=True,

@@ -285,18 +285,19 @@ def test_second_clip_cost_needs_a_second_pass() -> None:
 
 
 def test_each_step_refuses_scores_that_it_refuses_alone() -> None:
-    """Nobody counts again what a step inside has paid a clip for, and no step sees wider scores."""
-    few, clipped = dps.Sensitivity(l0=3), dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3)
-    best = dps.OneshotTopK(k=3, noise="gumbel", scale=1.0, sensitivity=few)
-    counted = dps.WithValues(mechanism=best, noise="gaussian", scale=1.0, clip=1.0)
-    inner = dps.DiscoverThenSelect(
-        discovery=dps.SparseHistogram(k=3, scale=1.0, delta=1e-6, sensitivity=few),
-        selection=dps.SparseHistogram(k=3, scale=1.0, delta=1e-6, sensitivity=clipped),
-        candidates=3,
-    )
-    for discovery, selection in ((inner.discovery, counted), (inner, best)):
-        steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=3)
-        with pytest.raises((dps.errors.InvalidRequest, dps.errors.SensitivityMismatch)):
+    """A race of cells takes no other labels, as the discovery or as the selection."""
+    few = dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3)
+    settings: Any = {"k": 3, "scale": 9.0, "sensitivity": few, "cells": True}
+    plain = {
+        "discovery": histogram(few),
+        "selection": dps.OneshotTopK(k=3, noise="gumbel", scale=1.0),
+    }
+    for step in (
+        {"discovery": dps.RacingTopK(delta=1e-6, **settings)},
+        {"selection": dps.RacingTopK(**settings)},
+    ):
+        steps = dps.DiscoverThenSelect(**{**plain, **step}, candidates=3)
+        with pytest.raises(dps.errors.InvalidScores, match="cells=True"):
             steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=few))
 
 

@@ -195,7 +195,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "relation",
     ),
     (lambda: steps(candidates=1), "candidates"),
-    (lambda: grouped(mechanism=grouped()), "selects no items"),
+    (lambda: steps(selection=valued()), "WithValues does not go inside"),
+    (lambda: steps(discovery=steps()), "does not go inside"),
+    (lambda: valued(mechanism=valued(mechanism=PF), clip=1.0), "does not go inside"),
+    (lambda: grouped(mechanism=grouped()), "does not go inside"),
     (
         lambda: grouped(
             mechanism=dps.PermuteAndFlip(epsilon=0.8, sensitivity=REPLACED_ONE), discovery=FIND
