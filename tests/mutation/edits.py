@@ -1185,6 +1185,7 @@ dpselect/mechanisms/racing.py
         heights[spends, at + 1][rows] => heights[-1, at + 1]
     dpselect/mechanisms/test_racing.py::test_ties_go_by_the_name
         for place in sort_positions(scores, place_of)] => for place in place_of]
+        self.delta is not None or scores.hides_positions: => self.delta is not None:
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         contested = live & (running > low[rows]) & (running <= high[rows]) => contested = live & (running > low[rows])
         places = np.maximum(places - np.bincount(rows[settled], minlength=groups), 1) => pass

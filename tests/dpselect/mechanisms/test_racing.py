@@ -176,6 +176,9 @@ def test_ties_go_by_the_name() -> None:
     for names in itertools.permutations("abc"):
         found, _ = finished(mechanism, dict.fromkeys(names, 50.0), lambda *_: 0.0)
         assert found.labels == ("a", "b")
+    # positions of a public list that tell counts
+    named = dps.Scores.grouped([50], [3], sensitivity=ONE, names=lambda at: [*"cab"[: len(at)]])
+    assert race(k=2, delta=None)._select(named, STILL).labels == ("a", "b")
 
 
 CELLS = {
