@@ -19,7 +19,7 @@ from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from accounting.numbers import Flags, Floats, Integers
 from accounting.wording import format_number
-from dpselect.cells import parts_of
+from dpselect.cells import group_of, parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, public_grid, release, sort_positions
@@ -397,7 +397,7 @@ class RacingTopK(WeighsAgain):
         """Return (n,) places of the items' groups among their groups, and the number of groups."""
         if not self.cells or names is None:
             return np.zeros(count, dtype=np.int64), 1
-        groups = [parts_of(name)[0] for name in names]
+        groups = [group_of(name) for name in names]  # most of them private
         places = {group: place for place, group in enumerate(sorted(set(groups)))}
         return np.array([places[group] for group in groups], dtype=np.int64), len(places)
 

@@ -1196,6 +1196,8 @@ dpselect/mechanisms/racing.py
         least = np.maximum(least, expected + 1) => pass
     dpselect/mechanisms/test_racing.py::test_every_decision_is_that_of_the_second_implementation
         if self.delta is not None:  # on a public list a floor hides nothing => if True:
+    dpselect/mechanisms/test_racing.py::test_a_label_of_no_cell_is_told_by_no_error
+        group_of(name) for name in names => parts_of(name)[0] for name in names
     dpselect/mechanisms/test_racing.py::test_the_top_of_groups_splits_a_race_of_cells
         raise InvalidScores(words) from None => pass
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation

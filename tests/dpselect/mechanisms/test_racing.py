@@ -181,6 +181,13 @@ def test_ties_go_by_the_name() -> None:
     assert race(k=2, delta=None)._select(named, STILL).labels == ("a", "b")
 
 
+def test_a_label_of_no_cell_is_told_by_no_error() -> None:
+    """It may be an item of one user, below the threshold, in a log that an engine holds."""
+    top = cells_of.cell("Rome", "r")
+    for first in ({top: 50.0}, {top: 50.0, "secret": 0.0}):
+        assert finished(race(cells=True), first, lambda *_: 0.0)[0].labels == (top,)
+
+
 CELLS = {
     **{cells_of.cell("Rome", f"r{at}"): 1000.0 - 10 * at for at in range(5)},
     **{cells_of.cell("Oslo", f"o{at}"): 100.0 - 10 * at for at in range(5)},
