@@ -264,6 +264,9 @@ accounting/filter.py
         if total.failure > @@self._failure:
     accounting/test_filter.py::test_a_charge_that_was_interrupted_leaves_no_trace
         del self._charges[state.number :] => del self._charges[state.number + 1 :]
+accounting/guarantee.py
+    accounting/test_guarantee.py::test_sums_know_all_relations_or_none
+        if unit not in (None, of_item): => if False:
 accounting/group.py
     laws/test_sampled.py::test_group_privacy_of_sampled_steps_matches_the_exact_pair
         {"group": users} => {"group": users - 1}
