@@ -1136,6 +1136,7 @@ dpselect/mechanisms/racing.py
         relative = norm / self._one_user => relative = 1 / self._one_user
     dpselect/mechanisms/test_racing.py::test_noise_of_every_round_matches_its_cost
         noisy = source.draw_rounded(sums, noise_of("gaussian"), @scale,
+        scale /= factor => pass
         noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
         => noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, 2.0**-30 * grid)
         scale = self.scales(norm)[at + 1] => scale = self.scales()[at + 1]
@@ -1303,6 +1304,8 @@ dpselect/mechanisms/weighs_again.py
         sqrt_up(Fraction(2)) if self.relation => 1.0 if self.relation
     dpselect/mechanisms/test_racing.py::test_scores_that_are_used_again_weigh_no_more_than_the_norm
         return min(1.0, norm / whole) => return max(1.0, norm / whole)
+        return scores.values_at(positions), self._reuse_factor(norm)
+        => return scores.values_at(positions) * self._reuse_factor(norm), 1.0
     dpselect/mechanisms/test_racing.py::test_a_lone_item_of_a_stated_sensitivity_is_hidden
         max(self._one_user, self.sensitivity_bound.alone(1)) => self._one_user
     dpselect/mechanisms/test_racing.py::test_noise_of_every_round_matches_its_cost
