@@ -998,6 +998,7 @@ dpselect/mechanisms/discover_then_select.py
     laws/test_histograms.py::test_each_step_refuses_scores_that_it_refuses_alone
         self.discovery._check_scores(scores) => pass
         self.selection._check_scores(scores.without_second(second)) => pass
+        found.traits.ranks_counts and found.takes_observed => found.takes_observed
     laws/test_histograms.py::test_second_clip_cost_needs_a_second_pass
         self.selected_again > second.l2_of(None) ): => self.selected_again > 2 * second.l2_of(None) ):
     laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is
