@@ -1676,6 +1676,8 @@ dpselect/sampling/plain.py
         reshape(block.shape)¶        noisy *= @scale
         values + @scale * draw(
 dpselect/scores.py
+    dpselect/test_scores.py::test_invalid_score_vectors_are_refused
+        and numbers.tolist() != list(values) => and False
     laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw
                 self.sensitivity.require(scores.sensitivity)¶ =>
         not callable(self.score) or => self.score is None and
