@@ -18,7 +18,7 @@ from accounting.convert.bounds import Route
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.convert.reported import WHY, PlanConverter, Why
 from accounting.curves import Composed, Curve
-from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.guarantee import HasCurve, common_unit, curve_and_relation
 from accounting.relations import Relation, common_relation, same_relation
 from accounting.sections import Section, Sectioned, cost_section
 from accounting.wording import format_number, round_up
@@ -137,6 +137,7 @@ class Accountant(Sectioned):
 
     def __init__(self, relation: Relation | None = None) -> None:
         self._relation = same_relation(None, relation)
+        self._unit: str | None = None
         self._items: list[tuple[str, int, Curve]] = []
         self._lock = threading.Lock()
         self._converter: PlanConverter | None = None
@@ -165,10 +166,12 @@ class Accountant(Sectioned):
         count = check_integer("count", count, "how many times the mechanism runs", least=0)
         with self._lock:
             if count > 0:
+                unit = common_unit(self._unit, item)
                 if item_relation is not None or self._relation is not None:
                     self._relation = common_relation(
                         self._relation, item_relation, begun=bool(self._items)
                     )
+                self._unit = unit
                 kind = str(getattr(item, "kind", type(item).__name__))
                 self._items.append((kind if label is None else label, count, curve))
                 self._converter = None

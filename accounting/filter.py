@@ -18,7 +18,7 @@ from accounting.convert.renyi import check_delta
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, NOTHING, Cost
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.guarantee import HasCurve, curve_and_relation
+from accounting.guarantee import HasCurve, common_unit, curve_and_relation
 from accounting.measures import Measure, PureEpsilon, RenyiDivergence, anytime_overhead
 from accounting.numbers import exact, float_up, multiple, units_down
 from accounting.process_state import ProcessState
@@ -40,6 +40,7 @@ class Charge:
 
 class _State(NamedTuple):
     relation: Relation | None
+    unit: str | None = None
     spent: Cost = NOTHING
     number: int = 0
 
@@ -106,11 +107,12 @@ class PrivacyFilter:
         cost = self._budget.filter_cost(Composed.from_parts([(count, curve)]))
         with self._kept.lock() as state:
             relation = common_relation(state.relation, item_relation, begun=state.number > 0)
+            unit = common_unit(state.unit, item)
             if not self._budget.fits(state.spent, cost):
                 raise refusal(Remaining(self._budget, state.spent, curve), count, "this filter")
             del self._charges[state.number :]  # of a charge that was interrupted
             self._charges.append(Charge(curve, count, label, cost))
-            self._kept.value = _State(relation, state.spent.plus(cost), state.number + 1)
+            self._kept.value = _State(relation, unit, state.spent.plus(cost), state.number + 1)
         return cost
 
     @property
@@ -216,8 +218,8 @@ class PrivacyOdometer:
                 )
             self._start = anytime_overhead(delta, float(order))
         self._failure = units_down(exact(check_delta(failure)), FAILURE_UNIT)
-        self._kept: ProcessState[tuple[Relation | None, Cost]] = ProcessState(
-            (same_relation(None, relation), NOTHING),
+        self._kept = ProcessState(
+            _State(same_relation(None, relation)),
             owner="a PrivacyOdometer",
             remedy="give each process its own and add their epsilons up, or charge a Ledger",
         )
@@ -244,22 +246,20 @@ class PrivacyOdometer:
             raise Unaffordable(
                 f"{type(curve).__name__} has no finite {self._measure.words}. Choose another order"
             )
-        with self._kept.lock() as (common, spent):
-            relation, total = (
-                common_relation(common, item_relation, begun=spent != NOTHING),
-                spent.plus(cost),
-            )
+        with self._kept.lock() as state:
+            relation = common_relation(state.relation, item_relation, begun=state.spent != NOTHING)
+            unit, total = common_unit(state.unit, item), state.spent.plus(cost)
             if total.failure > self._failure:
-                remaining = multiple(self._failure - spent.failure, FAILURE_UNIT)
+                remaining = multiple(self._failure - state.spent.failure, FAILURE_UNIT)
                 raise BudgetExceeded(
                     f"{type(curve).__name__} may fail with probability"
                     f" {format_number(curve.delta0)}, but only {remaining} of failure remains."
                     " Nothing was charged. Give the odometer a larger failure, or lower the"
                     " mechanism's delta.",
                     requested=cost,
-                    spent=spent,
+                    spent=state.spent,
                 )
-            self._kept.value = relation, total
+            self._kept.value = _State(relation, unit, total)
             return self.epsilon
 
     @property
@@ -270,4 +270,4 @@ class PrivacyOdometer:
     @property
     def spent(self) -> Cost:
         """The sum of the costs so far."""
-        return self._kept.value[1]
+        return self._kept.value.spent

@@ -132,13 +132,9 @@ class Guarantee(Summable):
                 "a composition needs at least one mechanism, or a Guarantee, because a bare"
                 " curve states no relation"
             )
-        units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
-        if len(units) > 1:
-            raise RelationMismatch(
-                f"guarantees for one {units[0]} and for one {units[1]} do not add up, because"
-                " their neighbors differ. Configure every mechanism with unit='record', whose"
-                " cost covers a changed record"
-            )
+        unit: str | None = None
+        for _, part in parts:
+            unit = common_unit(unit, part)
         return cls(Composed.from_parts(curves), relation, tuple(parts))
 
     def epsilon(self, delta: float) -> float:
@@ -198,6 +194,22 @@ def parallel(*parts: Curve | HasCurve) -> Curve:
                 " its curve instead"
             )
     return Parallel(curves=tuple(curve_and_relation(part, "add_remove")[0] for part in parts))
+
+
+def common_unit(unit: str | None, item: object) -> str:
+    """Return the unit of privacy of a sum of `unit` (None if it has no item) and of a new item.
+
+    Raises:
+        RelationMismatch: the units differ.
+    """
+    of_item = getattr(item, "unit", None) or "record"
+    if unit not in (None, of_item):
+        raise RelationMismatch(
+            f"guarantees for one {unit} and for one {of_item} do not add up, because their"
+            " neighbors differ. Configure every mechanism with unit='record', whose cost covers a"
+            " changed record"
+        )
+    return of_item
 
 
 def curve_and_relation(

@@ -32,3 +32,11 @@ def parts_of(label: Label) -> tuple[str, str]:
     if match is None or int(match[1]) > len(match[2]):
         raise ValueError("the label of no cell")
     return match[2][: int(match[1])], match[2][int(match[1]) :]
+
+
+def group_of(label: Label) -> str:
+    """Return the group of a cell; "" for the label of no cell, which no error may tell."""
+    try:
+        return parts_of(label)[0]
+    except ValueError:
+        return ""

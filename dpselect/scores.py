@@ -498,6 +498,16 @@ def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbe
     else:
         # What was made of a list belongs to nobody else.
         numbers = _exactly(array, copy=isinstance(values, np.ndarray) and not _unwritable(values))
+    if (
+        isinstance(values, list | tuple)
+        and numbers.dtype == np.float64
+        and np.abs(numbers).max(initial=0) >= MOST_EXACT
+        and numbers.tolist() != list(values)
+    ):
+        raise InvalidScores(
+            "values mix floats with integers beyond 2^53, which a float would round: pass either"
+            " kind alone"
+        )
     if kind == "counts" and numbers.min(initial=0) < 0:
         raise InvalidScores(
             "values contain a negative number: counts are >= 0; for other scores pass"

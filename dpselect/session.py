@@ -476,8 +476,9 @@ class Session:
     def _require_covered(self, item: Chargeable, scores: object = None) -> None:
         """Refuse a cost that does not cover several periods that are read together (Theorem F11).
 
-        `scores` are the input of the draw. They count users in full if they declare linf = 1, one
-        way, and no other bound. A matrix states no sensitivity, so nothing shows that it does.
+        `scores` are the input of the draw. They and their second look count users in full if both
+        declare linf = 1, one way, and no other bound. A matrix states no sensitivity, so nothing
+        shows that it does.
         `_LATER` is for plans, whose draws are checked one by one.
         """
         several = (
@@ -487,14 +488,12 @@ class Session:
         )
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
-        declared = getattr(scores, "sensitivity", None)
-        whole = declared is not None and (
-            declared.l0,
-            declared.l1,
-            declared.l2,
-            declared.monotone,
-            declared.linf,
-        ) == (None, None, None, True, 1)
+        looks = [look for look in (scores, getattr(scores, "second", None)) if look is not None]
+        declared = [getattr(look, "sensitivity", None) for look in looks]
+        whole = bool(declared) and all(
+            each is not None and not each.bounds_users and each.monotone and each.linf == 1
+            for each in declared
+        )
         # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held
         # amounts below 0.
         whole = whole and not getattr(scores, "sums", False)

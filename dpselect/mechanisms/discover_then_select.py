@@ -61,9 +61,10 @@ class DiscoverThenSelect(Mechanism):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if not (self.discovery.takes_observed and self.discovery.ordered):
+        found = self.discovery
+        if not (found.traits.ranks_counts and found.takes_observed and found.ordered):
             raise ValueError(
-                f"discovery={type(self.discovery).__name__} must release an order of items of an"
+                f"discovery={type(found).__name__} must release an order of items of an"
                 " unknown domain"
             )
         if self.selection.traits.answers not in _ANSWERS:

@@ -19,7 +19,7 @@ from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from accounting.numbers import Flags, Floats, Integers
 from accounting.wording import format_number
-from dpselect.cells import parts_of
+from dpselect.cells import group_of, parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, public_grid, release, sort_positions
@@ -34,8 +34,8 @@ from dpselect.sensitivity import Sensitivity, sqrt_up
 
 Band = tuple[Annotated[NonNegative, Field(le=8)], Annotated[NonNegative, Field(le=64)]]
 Floor = Annotated[Real, Field(ge=-8, le=64)]
-Again = Callable[[Integers, float], Floats]
-"""Function from positions of contested items and a norm to (n,) sums of users' weights there."""
+Again = Callable[[Integers, float], tuple[Numbers, float]]
+"""Function from positions of contested items and a norm to what `WeighsAgain._weigh` returns."""
 
 _FAR_BAR: Final = 3.0
 """Deviations of a bar from which clipped users cost more than noise."""
@@ -375,12 +375,12 @@ class RacingTopK(WeighsAgain):
         )  # all at once: an engine that holds them answers one turn
         rows, groups = self._groups(names, len(positions))
 
-        def again(at: Integers, norm: float) -> Floats:
+        def again(at: Integers, norm: float) -> tuple[Numbers, float]:
             return self._weigh(scores, [positions[place] for place in at.tolist()], norm)
 
         race = self._race(first, rows, groups, again, source, together=True)
         released_places = np.flatnonzero(race.released)
-        if self.delta is not None:  # of a public domain positions tell nothing
+        if self.delta is not None or scores.hides_positions:  # else positions tell nothing
             place_of = {positions[place]: place for place in released_places.tolist()}
             places = [place_of[place] for place in sort_positions(scores, place_of)]
             released_places = np.array(places, dtype=np.int64)
@@ -397,7 +397,7 @@ class RacingTopK(WeighsAgain):
         """Return (n,) places of the items' groups among their groups, and the number of groups."""
         if not self.cells or names is None:
             return np.zeros(count, dtype=np.int64), 1
-        groups = [parts_of(name)[0] for name in names]
+        groups = [group_of(name) for name in names]  # most of them private
         places = {group: place for place, group in enumerate(sorted(set(groups)))}
         return np.array([places[group] for group in groups], dtype=np.int64), len(places)
 
@@ -410,8 +410,8 @@ class RacingTopK(WeighsAgain):
             entrants, first = entrants[taking_part], first[taking_part]
         rows = entrants // size
 
-        def again(at: Integers, norm: float) -> Floats:
-            return np.asarray(flat[entrants[at]] * self._reuse_factor(norm), dtype=np.float64)
+        def again(at: Integers, norm: float) -> tuple[Numbers, float]:
+            return flat[entrants[at]], self._reuse_factor(norm)
 
         race = self._race(first, rows, rounds, again, source, together=False)
         best = self._best(race, rows, rounds, np.flatnonzero(race.released))
@@ -474,7 +474,8 @@ class RacingTopK(WeighsAgain):
                 norm = self.norms[place]
                 scale = self.scales(norm)[round_number + 1]
                 drawn = np.flatnonzero(live & (spends[rows] == place))
-                sums, grid = again(drawn, norm), public_grid(scale)
+                (sums, factor), grid = again(drawn, norm), public_grid(scale)
+                scale /= factor
                 noisy = source.draw_rounded(sums, noise_of("gaussian"), scale, grid)
                 running[drawn] = self.combine * running[drawn] + self._rest * (noisy / scale)
             seen[live] = round_number + 1
@@ -552,7 +553,8 @@ class RacingTopK(WeighsAgain):
         Nothing else is released, so the norm is 1.
         """
         first, *later = self.scales()
-        again = float(self._weigh(scores, [place], 1.0)[0])
+        sums, factor = self._weigh(scores, [place], 1.0)
+        again = float(sums[0]) * factor
         start, *heights = self.thresholds()
         mean = np.array([float(scores.dense()[place]) / first])
         chances = _Chances(mean, start, self._floors[0], self.combine, far=math.inf)

@@ -13,7 +13,7 @@ from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.release import expand, public_grid
 from dpselect.noise import noise_of
 from dpselect.sampling import Sampler
-from dpselect.scores import Scores
+from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import sqrt_up
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
@@ -82,10 +82,14 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         places = expand(scores, listed[passing.index], passing.member)
         return places, passing.rounded(public_grid(scale))
 
-    def _weigh(self, scores: Scores, positions: list[int], norm: float) -> Floats:
-        """Return (n,) sums of users' weights of these items, each user spending `norm`."""
+    def _weigh(self, scores: Scores, positions: list[int], norm: float) -> tuple[Numbers, float]:
+        """Return (n,) sums over users of what they add to these items, and a factor for all.
+
+        Each user spends `norm`. The noise is divided by the factor, because a product with a score
+        would be rounded, by more for a larger score.
+        """
         look = scores.second
         labels = scores.labels_at(positions)
         if look is not None and look.weigh is not None and labels is not None:
-            return look.weigh_candidates(labels, norm)
-        return np.asarray(scores.values_at(positions) * self._reuse_factor(norm), dtype=np.float64)
+            return look.weigh_candidates(labels, norm), 1.0
+        return scores.values_at(positions), self._reuse_factor(norm)

@@ -24,7 +24,7 @@ class Comparisons:
     Args:
         winners: (n,) labels, int or str.
         losers: (n,) labels.
-        weights: (n,) finite numbers > 0; None for 1 each.
+        weights: (n,) numbers from 1e-200 to 1e200; None for 1 each.
         items: the public catalog; None for all labels that occur, in order.
 
     Raises:
@@ -179,8 +179,11 @@ def _weights(weights: Any, count: int) -> Floats:
         array = np.asarray(weights).astype(np.float64)
     except (TypeError, ValueError):
         raise InvalidComparisons("weights must be numbers") from None
-    if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
-        raise InvalidComparisons("weights must be finite numbers > 0, one per comparison")
+    # beyond, shares of wins would leave the floats for some winners and not for others
+    if array.shape != (count,) or not np.all((array >= 1e-200) & (array <= 1e200)):
+        raise InvalidComparisons(
+            "weights must be finite numbers > 0, from 1e-200 to 1e200, one per comparison"
+        )
     return array
 
 

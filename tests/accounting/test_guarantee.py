@@ -12,6 +12,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect import pate
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1)
 REPLACED = dps.ExponentialMechanism(
@@ -47,7 +48,8 @@ def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
 )
 def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object]]) -> None:
     """Bare curves add up among themselves; beside a mechanism, or where the plan's relation is
-    stated at the start, each of them states its relation, whichever comes first.
+    stated at the start, each of them states its relation, whichever comes first. The cost of a
+    teacher stands beside no user's.
     """
     for stated in (
         acc.Accountant("replace_one").compose,
@@ -70,6 +72,8 @@ def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object
     add(2 * ADDED)
     with pytest.raises(acc.RelationMismatch):
         add(REPLACED)
+    with pytest.raises(acc.RelationMismatch, match="unit='record'"):
+        add(pate.TopVotes(k=1, scale=9.0, labels=2, relation="add_remove", unit="teacher"))
 
 
 def test_arithmetic_keeps_the_relation() -> None:

@@ -57,6 +57,19 @@ def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Led
     assert list(ledger.entries("log")) == []
 
 
+def test_a_second_look_that_bounds_users_over_several_periods_is_refused(ledger: Ledger) -> None:
+    """It moves the items that compete as a bound in the first one does."""
+    steps = dps.DiscoverThenSelect(
+        discovery=dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-6),
+        selection=dps.ExponentialMechanism(epsilon=1.0),
+        candidates=2,
+    )
+    look = dps.SecondLook(lambda _: dps.Scores([3], sensitivity=BOUNDED), BOUNDED)
+    scores = dps.Scores([3, 2], labels=["a", "b"], sensitivity=dps.Sensitivity(), second=look)
+    with pytest.raises(dps.errors.SensitivityMismatch, match="are read together"):
+        Session(ledger, "log", period=BOTH).select(steps, scores)
+
+
 @pytest.mark.parametrize(
     ("periods", "sensitivity"),
     [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())],

@@ -299,6 +299,9 @@ def test_each_step_refuses_scores_that_it_refuses_alone() -> None:
         steps = dps.DiscoverThenSelect(**{**plain, **step}, candidates=3)
         with pytest.raises(dps.errors.InvalidScores, match="cells=True"):
             steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=few))
+    groups = dps.mechanisms.TopOfGroups(k=1, mechanism=inner.discovery)
+    with pytest.raises(dps.errors.InvalidMechanism, match="order of items"):  # names them anew
+        dps.DiscoverThenSelect(discovery=groups, selection=best, candidates=3)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -176,6 +176,16 @@ def test_ties_go_by_the_name() -> None:
     for names in itertools.permutations("abc"):
         found, _ = finished(mechanism, dict.fromkeys(names, 50.0), lambda *_: 0.0)
         assert found.labels == ("a", "b")
+    # positions of a public list that tell counts
+    named = dps.Scores.grouped([50], [3], sensitivity=ONE, names=lambda at: [*"cab"[: len(at)]])
+    assert race(k=2, delta=None)._select(named, STILL).labels == ("a", "b")
+
+
+def test_a_label_of_no_cell_is_told_by_no_error() -> None:
+    """It may be an item of one user, below the threshold, in a log that an engine holds."""
+    top = cells_of.cell("Rome", "r")
+    for first in ({top: 50.0}, {top: 50.0, "secret": 0.0}):
+        assert finished(race(cells=True), first, lambda *_: 0.0)[0].labels == (top,)
 
 
 CELLS = {
@@ -381,7 +391,7 @@ def test_noise_of_every_round_matches_its_cost(rounds: int, norm: float) -> None
             assert len(values) == size
             assert np.std(values) == pytest.approx(mechanism.scales(norm)[-1], rel=0.03)
             assert np.mean(values) == pytest.approx(1000 * factor, abs=0.1)
-            assert off_grid(values, mechanism.scales(norm)[-1]) < 1e-6
+            assert off_grid(values / factor, mechanism.scales(norm)[-1]) < 1e-6
     settled = race(k=size, values=True, delta=1e-3, bands=((0.0, 0.0), (0.0, 0.0)))
     for found in (
         settled.model_copy(update={"delta": None})
@@ -430,8 +440,10 @@ def test_released_values_are_means_with_valid_margins(norm: float, combine: floa
 @pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
 def test_scores_that_are_used_again_weigh_no_more_than_the_norm(norm: float) -> None:
     """Without a second look a user adds to a later round what it gave to the first, scaled to the
-    norm and at most 1 each.
+    norm and at most 1 each. No score is rounded, which would move it by more than that.
     """
+    far = dps.Scores([2**52 + 1], sensitivity=ONE)
+    assert race(norm=norm)._weigh(far, [0], norm)[0].tolist() == [2**52 + 1]
     for clip in (None, 0.6, 1.0):
         mechanism = race(sensitivity=covers("add_remove", 4, clip), norm=norm, delta=0.1)
         again = np.full(4, 1.0 if clip is None else clip / 2) * mechanism._reuse_factor(norm)

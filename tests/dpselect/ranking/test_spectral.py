@@ -235,6 +235,9 @@ def test_tables_of_any_library_read_the_same(table: Any) -> None:
         (lambda: Comparisons(["secret"], ["b"]).restrict(["b", "c"]), "not in the catalog"),
         (lambda: read({"w": ["secret"]}, winner="w", loser="l"), "no column 'l'"),
         (lambda: read(pd.DataFrame({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'"),
+        # where shares of wins leave the floats, or not, by who won
+        (lambda: Comparisons(["secret"], ["b"], [1e308]), "weights must"),
+        (lambda: Comparisons(["secret"], ["b"], [5e-324]), "weights must"),
         (lambda: diagnose(Comparisons(WINNERS, LOSERS), normalizer=1.0), "largest degree"),
         (lambda: configured().scores(of([("secret", "b"), ("c", "d")])), "2 parts"),
         (lambda: configured(normalizer=1.5).scores(of(ROWS)), "normalizer=1.5"),
