@@ -498,6 +498,8 @@ class Session:
         # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held
         # amounts below 0.
         whole = whole and not getattr(scores, "sums", False)
+        # a second look may bound users anew
+        whole = whole and getattr(scores, "second", None) is None
         mechanism = _whole(item)
         if (
             isinstance(mechanism, Mechanism)

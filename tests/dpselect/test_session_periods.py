@@ -57,6 +57,19 @@ def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Led
     assert list(ledger.entries("log")) == []
 
 
+def test_a_second_look_over_several_periods_is_refused(ledger: Ledger) -> None:
+    """Whoever chooses among whole counts may look again at bounded ones."""
+    best = dps.ExponentialMechanism(epsilon=1.0)
+    find = dps.LimitedDomain(k=2, kbar=2, epsilon=0.1, delta=1e-9)
+    steps = dps.DiscoverThenSelect(discovery=find, selection=best, candidates=2)
+    again = dps.SecondLook(
+        lambda labels: dps.Scores([3, 2], sensitivity=BOUNDED, labels=labels), BOUNDED
+    )
+    scores = dps.Scores([9, 8], sensitivity=dps.Sensitivity(), labels=["a", "b"], second=again)
+    with pytest.raises(dps.errors.SensitivityMismatch, match="replace_one"):
+        Session(ledger, "log", period=BOTH).select(steps, scores)
+
+
 @pytest.mark.parametrize(
     ("periods", "sensitivity"),
     [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())],

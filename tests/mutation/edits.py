@@ -1573,6 +1573,8 @@ dpselect/session.py
         return getattr(self.item, "unit", None) => return None
     dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one
         whole = declared is not None and (declared.l0, declared.l1, => whole = declared is not None or (declared.l0, declared.l1,
+    dpselect/test_session_periods.py::test_a_second_look_over_several_periods_is_refused
+        whole = whole and getattr(scores, "second", None) is None => pass
     dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts
         whole = whole and not getattr(scores, "sums", False) => pass
     laws/test_budget_paths.py::test_every_release_path_charges_its_exact_cost[Session.select_many]
