@@ -382,7 +382,7 @@ class SecondLook:
         """
         scores = _check_look(labels, self.score(list(labels)))
         self.sensitivity.require(scores.sensitivity)
-        return scores
+        return scores.without_second(scores.sensitivity)  # of a look of theirs nothing is known
 
     def count_candidates(
         self, labels: Sequence[Label], sensitivity: Sensitivity

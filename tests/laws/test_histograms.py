@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import mpmath as mp
@@ -259,12 +260,9 @@ def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
         (FIND, whole, False),
     ):
         selection = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=held)
-        assert (
-            dps.DiscoverThenSelect(
-                discovery=discovery, selection=selection, candidates=2
-            ).uses_linf_only
-            == rests
-        )
+        steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=2)
+        shown = dps.WithValues(mechanism=steps, noise="laplace", scale=1.0)
+        assert steps.uses_linf_only == shown.uses_linf_only == (not steps.counts_in_part) == rests
 
 
 def test_second_clip_cost_needs_a_second_pass() -> None:
@@ -298,6 +296,31 @@ def test_each_step_refuses_scores_that_it_refuses_alone() -> None:
         steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=3)
         with pytest.raises((dps.errors.InvalidRequest, dps.errors.SensitivityMismatch)):
             steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=few))
+
+
+def test_second_look_takes_no_further_look() -> None:
+    """The scores of a look may bring a wider one, which no step has paid for."""
+    few, wide = FEW, dps.Sensitivity(linf=50.0)
+    best = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0, sensitivity=few)
+    steps: dps.Mechanism = best
+    for _ in range(2):
+        steps = dps.DiscoverThenSelect(discovery=FIND, selection=steps, candidates=3)
+    asked = []
+
+    def look(sensitivity: dps.Sensitivity, second: dps.SecondLook | None = None) -> dps.SecondLook:
+        def scores(labels: Sequence[dps.selection.Label]) -> dps.Scores:
+            asked.append(sensitivity)
+            return dps.Scores(
+                [900] * len(labels), sensitivity=sensitivity, labels=labels, second=second
+            )
+
+        return dps.SecondLook(scores, sensitivity)
+
+    scores = dps.Scores(
+        [900, 900, 900], sensitivity=few, labels=["a", "b", "c"], second=look(few, look(wide))
+    )
+    assert len(steps.select(scores).labels or ()) == 2
+    assert asked == [few]
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -987,11 +987,15 @@ dpselect/mechanisms/canonical.py
         draw_rows(matrix, layout, noise_of(self.noise), @self.scale, source)
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         argmax_probabilities(noise_of(self.noise), @self.scale, utility)
+dpselect/mechanisms/delegating.py
+    laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
+        super().uses_linf_only and self.mechanism.uses_linf_only => super().uses_linf_only
 dpselect/mechanisms/discover_then_select.py
     dpselect/plan/test_counts.py::test_interval_states_its_width_and_item_count
         def compared(self) -> int:¶        return self.candidates => def compared(self) -> int:¶        return 2 * self.candidates
     laws/test_histograms.py::test_a_step_that_bounds_users_counts_nobody_in_full
         super().uses_linf_only and self.selection.uses_linf_only => super().uses_linf_only
+        super().counts_in_part or self.selection.counts_in_part => super().counts_in_part
     laws/test_histograms.py::test_each_step_refuses_scores_that_it_refuses_alone
         self.discovery._check_scores(scores) => pass
         self.selection._check_scores(scores.without_second(second)) => pass
@@ -1669,6 +1673,8 @@ dpselect/scores.py
     laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw
                 self.sensitivity.require(scores.sensitivity)¶ =>
         not callable(self.score) or => self.score is None and
+    laws/test_histograms.py::test_second_look_takes_no_further_look
+        return scores.without_second(scores.sensitivity) => return scores
 dpselect/sensitivity.py
     laws/test_mechanisms.py::test_curve_covers_every_neighboring_pair
         if self.monotone:¶            return self.linf => if self.monotone or self.l2 is None:¶            return self.linf
