@@ -1521,6 +1521,7 @@ dpselect/app/release/preview.py
     dpselect/app/release/test_preview.py::test_the_share_of_right_items_is_that_of_the_forecast
         right = round(@count * sum
         released < 0.5 => released < 0.0
+        ({f'{right:,}' if right else 'none'} right) => ({right or 'none':,} right)
     dpselect/app/release/test_preview.py::test_a_list_and_more_epsilon_show_more
         _FOURFOLD * budget.epsilon => budget.epsilon
 dpselect/app/release/run.py
