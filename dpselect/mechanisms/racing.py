@@ -20,7 +20,7 @@ from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from accounting.numbers import Flags, Floats, Integers
 from accounting.wording import format_number
 from dpselect.cells import parts_of
-from dpselect.errors import InvalidScores, NoClosedForm
+from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, public_grid, release, sort_positions
 from dpselect.mechanisms.sparse_histogram import steps
@@ -345,15 +345,6 @@ class RacingTopK(WeighsAgain):
     def _check_stated(self) -> None:
         for norm in self.norms:
             self.thresholds(norm)  # are searched for, once
-
-    def _check_scores(self, scores: Scores) -> None:
-        if self.cells:
-            try:
-                for label in scores.labels or ():
-                    parts_of(label)
-            except ValueError:
-                words = "cells=True needs cells for labels. Write them by dpselect.cells.cell"
-                raise InvalidScores(words) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return self._finish(scores, *self._choose_entrants(scores, source), source)

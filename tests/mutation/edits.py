@@ -534,6 +534,8 @@ dpselect/cells.py
     dpselect/app/events/test_cells.py::test_cell_labels_match_python_and_are_unique
         CELL: Final = "length( => CELL: Final = "strlen(
         return f"{len(str(group))}: => return f"{len(str(group).encode())}:
+    dpselect/app/events/test_cells.py::test_labels_that_are_no_cells_are_of_no_group
+        return "", str(label) => raise ValueError("the label of no cell")
     laws/test_continual.py::test_cells_of_a_group_and_an_item_are_never_written_alike
         CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || => CELL: Final = "'1:' ||
 accounting/errors.py
@@ -1671,6 +1673,8 @@ dpselect/sampling/plain.py
         reshape(block.shape)¶        noisy *= @scale
         values + @scale * draw(
 dpselect/scores.py
+    dpselect/test_scores.py::test_groups_whose_candidates_have_names_hide_their_positions
+        counted = groups == 0 or => counted =
     laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw
                 self.sensitivity.require(scores.sensitivity)¶ =>
         not callable(self.score) or => self.score is None and
