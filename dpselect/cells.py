@@ -23,20 +23,11 @@ def cell(group: Label, item: Label) -> str:
 
 
 def parts_of(label: Label) -> tuple[str, str]:
-    """Return the group and the item of a cell.
+    """Return the group and the item of a cell. The label of no cell is an item of the group "".
 
-    Raises:
-        ValueError: it is the label of no cell.
+    It is not refused, because a refusal would show whether somebody has such an item.
     """
     match = _FORM.fullmatch(str(label))
     if match is None or int(match[1]) > len(match[2]):
-        raise ValueError("the label of no cell")
+        return "", str(label)
     return match[2][: int(match[1])], match[2][int(match[1]) :]
-
-
-def group_of(label: Label) -> str:
-    """Return the group of a cell; "" for the label of no cell, which no error may tell."""
-    try:
-        return parts_of(label)[0]
-    except ValueError:
-        return ""

@@ -382,7 +382,7 @@ class SecondLook:
         """
         scores = _check_look(labels, self.score(list(labels)))
         self.sensitivity.require(scores.sensitivity)
-        return scores
+        return scores.without_second(scores.sensitivity)  # of a look of theirs nothing is known
 
     def count_candidates(
         self, labels: Sequence[Label], sensitivity: Sensitivity
@@ -561,7 +561,8 @@ def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
 
 def _multiplicities(multiplicities: ArrayLike, groups: int) -> Integers:
     array = np.asarray(multiplicities)
-    if array.shape != (groups,) or not np.issubdtype(array.dtype, np.integer) or np.any(array < 1):
+    counted = groups == 0 or np.issubdtype(array.dtype, np.integer)  # an empty list has no type
+    if array.shape != (groups,) or not counted or np.any(array < 1):
         raise InvalidScores("multiplicities must be integers >= 1, one per value")
     return _seal(_exactly(array)).astype(np.int64, copy=False)
 

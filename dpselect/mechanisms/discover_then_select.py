@@ -107,6 +107,10 @@ class DiscoverThenSelect(Mechanism):
         return super().uses_linf_only and self.selection.uses_linf_only
 
     @property
+    def counts_in_part(self) -> bool:
+        return super().counts_in_part or self.selection.counts_in_part
+
+    @property
     def showing(self) -> ShowsValues | None:
         return self.selection.showing
 

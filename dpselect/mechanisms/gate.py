@@ -306,6 +306,11 @@ class Gate(Frozen, ABC):
             self._check_size(scores.size)
         else:
             self._check_observed()
+        if self.traits.answers == "queries" and scores.hides_positions:
+            raise InvalidScores(
+                f"{type(self).__name__} asks queries in order, and that of named groups shows their"
+                " scores. Pass one score per query, in a public order"
+            )
         self._check_stated()
         self._check_scores(scores)
         if self.traits.value_of("groups", self) and scores.multiplicities is not None:

@@ -19,8 +19,8 @@ from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, NonNegative, Positive, Probability, Real
 from accounting.numbers import Flags, Floats, Integers
 from accounting.wording import format_number
-from dpselect.cells import group_of, parts_of
-from dpselect.errors import InvalidScores, NoClosedForm
+from dpselect.cells import parts_of
+from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import half_width, public_grid, release, sort_positions
 from dpselect.mechanisms.sparse_histogram import steps
@@ -346,15 +346,6 @@ class RacingTopK(WeighsAgain):
         for norm in self.norms:
             self.thresholds(norm)  # are searched for, once
 
-    def _check_scores(self, scores: Scores) -> None:
-        if self.cells:
-            try:
-                for label in scores.labels or ():
-                    parts_of(label)
-            except ValueError:
-                words = "cells=True needs cells for labels. Write them by dpselect.cells.cell"
-                raise InvalidScores(words) from None
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return self._finish(scores, *self._choose_entrants(scores, source), source)
 
@@ -397,7 +388,7 @@ class RacingTopK(WeighsAgain):
         """Return (n,) places of the items' groups among their groups, and the number of groups."""
         if not self.cells or names is None:
             return np.zeros(count, dtype=np.int64), 1
-        groups = [group_of(name) for name in names]  # most of them private
+        groups = [parts_of(name)[0] for name in names]  # most of them private
         places = {group: place for place, group in enumerate(sorted(set(groups)))}
         return np.array([places[group] for group in groups], dtype=np.int64), len(places)
 

@@ -16,7 +16,6 @@ from accounting import Curve
 from accounting.frozen import Count
 from accounting.numbers import Floats
 from dpselect.cells import parts_of
-from dpselect.errors import InvalidScores
 from dpselect.mechanisms.base import AnyMechanism
 from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
 from dpselect.mechanisms.gate import Between
@@ -36,7 +35,8 @@ class TopOfGroups(DelegatingMechanism):
     bounded over all groups together. `mechanism` releases cells, best first, and the k first of
     each group are kept. This is a function of the released cells, so that groups cost nothing,
     whatever their number and the number of a user's groups. A group in which no item was found does
-    not show. Scores without labels are those of a single group. Guarantee: mechanism.curve,
+    not show. Labels of no cells are items of the group "", and scores without labels are those of a
+    single group. Guarantee: mechanism.curve,
     Theorem H12.
 
     Args:
@@ -75,16 +75,6 @@ class TopOfGroups(DelegatingMechanism):
     @property
     def shared_group_curve(self) -> Curve | None:
         return self.mechanism.shared_group_curve
-
-    def _check_scores(self, scores: Scores) -> None:
-        super()._check_scores(scores)
-        try:
-            for label in scores.labels or ():
-                parts_of(label)
-        except ValueError:
-            raise InvalidScores(
-                "scores must be labeled by cells, as dpselect.cells.cell(group, item) writes them"
-            ) from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         selection = self.mechanism._select(scores, source)

@@ -70,6 +70,8 @@ def test_groups_whose_candidates_have_names_hide_their_positions(noise: Any) -> 
     values, sizes = [0, 500, 900], [2, 1, 2]
     scores = dps.Scores.grouped(values, sizes, sensitivity=few, domain="observed", names=names)
     assert scores.values_at([0, 2, 4, 3]).tolist() == [0, 500, 900, 900]
+    # a log of nothing is no other question
+    assert dps.Scores.grouped([], [], sensitivity=few, domain="observed", names=names).size == 0
     top = dps.OneshotTopK(k=3, noise=noise, scale=1.0)
     public = dps.Scores.grouped(values, sizes, sensitivity=S, names=names)
     chosen = dps.WithValues(mechanism=top, noise="laplace", scale=1.0).select(public)

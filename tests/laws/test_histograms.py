@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import mpmath as mp
@@ -259,12 +260,9 @@ def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
         (FIND, whole, False),
     ):
         selection = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=held)
-        assert (
-            dps.DiscoverThenSelect(
-                discovery=discovery, selection=selection, candidates=2
-            ).uses_linf_only
-            == rests
-        )
+        steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=2)
+        shown = dps.WithValues(mechanism=steps, noise="laplace", scale=1.0)
+        assert steps.uses_linf_only == shown.uses_linf_only == (not steps.counts_in_part) == rests
 
 
 def test_second_clip_cost_needs_a_second_pass() -> None:
@@ -284,24 +282,38 @@ def test_second_clip_cost_needs_a_second_pass() -> None:
         )
 
 
-def test_each_step_refuses_scores_that_it_refuses_alone() -> None:
-    """A race of cells takes no other labels, as the discovery or as the selection."""
-    few = dps.Sensitivity.of_clipped(1.0, "l2", "add_remove", 3)
-    settings: Any = {"k": 3, "scale": 9.0, "sensitivity": few, "cells": True}
-    plain = {
-        "discovery": histogram(few),
-        "selection": dps.OneshotTopK(k=3, noise="gumbel", scale=1.0),
-    }
-    for step in (
-        {"discovery": dps.RacingTopK(delta=1e-6, **settings)},
-        {"selection": dps.RacingTopK(**settings)},
-    ):
-        steps = dps.DiscoverThenSelect(**{**plain, **step}, candidates=3)
-        with pytest.raises(dps.errors.InvalidScores, match="cells=True"):
-            steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=few))
-    groups = dps.mechanisms.TopOfGroups(k=1, mechanism=inner.discovery)
-    with pytest.raises(dps.errors.InvalidMechanism, match="order of items"):  # names them anew
-        dps.DiscoverThenSelect(discovery=groups, selection=best, candidates=3)
+@pytest.mark.parametrize("step", [dps.SparseHistogram, dps.OneshotTopK])
+def test_each_step_refuses_scores_that_it_refuses_alone(
+    step: type[dps.Mechanism], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both before a draw."""
+
+    def refuse(*_: object) -> None:
+        raise dps.errors.InvalidScores("not these")
+
+    best = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0, sensitivity=FEW)
+    steps = dps.DiscoverThenSelect(discovery=FIND, selection=best, candidates=3)
+    monkeypatch.setattr(step, "_check_scores", refuse)
+    with pytest.raises(dps.errors.InvalidScores, match="not these"):
+        steps.check(dps.Scores([9, 8, 7], labels=["a", "b", "c"], sensitivity=FEW))
+
+
+def test_second_look_takes_no_further_look() -> None:
+    """The scores of a look may bring a wider one, which no step has paid for."""
+    further = list[object]()
+
+    def look(labels: Sequence[dps.selection.Label]) -> dps.Scores:
+        second = dps.SecondLook(look, FEW, weigh=lambda *asked: further.append(asked))  # type: ignore[arg-type]
+        values = [900] * len(labels)
+        return dps.Scores(values, sensitivity=FEW, labels=labels, second=second)
+
+    steps = dps.DiscoverThenSelect(
+        discovery=FIND, selection=dps.RacingTopK(k=2, scale=9.0, sensitivity=FEW), candidates=3
+    )
+    names = ["a", "b", "c"]
+    scores = dps.Scores([900] * 3, sensitivity=FEW, labels=names, second=dps.SecondLook(look, FEW))
+    assert len(steps.select(scores).labels or ()) == 2
+    assert further == []
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

@@ -195,6 +195,10 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "relation",
     ),
     (lambda: steps(candidates=1), "candidates"),
+    (
+        lambda: steps(discovery=dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)),
+        "order of items",
+    ),
     (lambda: steps(selection=valued()), "WithValues does not go inside"),
     (lambda: steps(discovery=steps()), "does not go inside"),
     (lambda: valued(mechanism=valued(mechanism=PF), clip=1.0), "does not go inside"),

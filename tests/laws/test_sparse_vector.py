@@ -527,6 +527,20 @@ def test_a_session_renews_its_threshold_and_pays_for_every_run() -> None:
     assert over.close() == last.curve
 
 
+def test_named_groups_are_no_queries() -> None:
+    """Their order is that of their scores: one user more moved the only winner to the end."""
+    asking = dps.AboveThreshold(threshold=800.0, scale=5.0)
+    for mechanism in (asking, *ANSWERED):
+        scores = dps.Scores.grouped(
+            [900, 901],
+            [2, 1],
+            sensitivity=mechanism.sensitivity_bound,
+            names=lambda places: ["bac"[place] for place in places],
+        )
+        with pytest.raises(dps.errors.InvalidScores, match="in a public order"):
+            mechanism.select(scores)
+
+
 @pytest.mark.parametrize(
     "distance",
     [

@@ -112,7 +112,7 @@ def _group_in_words(name: str, group: GroupForecast, k: int) -> str:
     if released == 0:
         return f"none of {k:,}{where}"
     words = f"about {released:,} of {k:,}{where}"
-    return words if right == released else f"{words} ({right or 'none':,} right)"
+    return words if right == released else f"{words} ({f'{right:,}' if right else 'none'} right)"
 
 
 # -- what is declared ------------------------------------------------------------------------------

@@ -423,6 +423,11 @@ def _check_planned(question: Question, planned: Mechanism) -> Choice:
         if look is not None:  # what no reader can do is said before the charge
             reading.model_copy(update={"clip": look}).contributions()
     cells = planned.traits.cells
+    if cells and again is not None:
+        raise InvalidRequest(
+            "a table of groups and items is counted once, and the planned mechanism clips users"
+            " again within the discovered items. Plan one without a second pass"
+        )
     return Choice(planned, reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 

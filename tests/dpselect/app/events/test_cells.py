@@ -141,14 +141,17 @@ def test_the_top_of_each_group_is_a_function_of_what_was_released() -> None:
     assert dps.Mechanism.from_json(outer.to_json()) == outer
 
 
-def test_labels_that_are_no_cells_are_refused() -> None:
-    """A label of an item says nothing of a group: no item may pass for another group's."""
+def test_labels_that_are_no_cells_are_of_no_group() -> None:
+    """A refusal would show that somebody has such an item, and no item may pass for another
+    group's.
+    """
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
     mechanism = dps.mechanisms.TopOfGroups(
-        k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
+        k=3, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
     )
-    for label in ("zoo", "9:zoo", ":zoo"):
-        with pytest.raises(dps.errors.InvalidScores, match="labeled by cells"):
-            mechanism.select(dps.Scores([5.0], sensitivity=few, labels=[label], domain="observed"))
+    labels = ("9:zoo", ":zoo", "zoo")
+    scores = dps.Scores([900.0] * 3, sensitivity=few, labels=labels, domain="observed")
+    found = mechanism.select(scores)
+    assert (found.groups, sorted(found.labels or ())) == (("", "", ""), sorted(labels))
     with pytest.raises(dps.errors.InvalidMechanism, match="releases no order"):
         dps.mechanisms.TopOfGroups(k=1, mechanism=dps.CanonicalTopK(k=2, epsilon=1.0))

@@ -78,7 +78,11 @@ def test_an_answer_says_how_many_of_the_shown_are_right() -> None:
 
 
 def test_the_share_of_right_items_is_that_of_the_forecast() -> None:
-    """Of those that are shown, and of none where none is shown."""
+    """Of those that are shown, and of none where none is shown; it names a share of none, too: in
+    an answer that shows nothing, after the charge.
+    """
+    none = Preview(20, {"": GroupForecast(0.1, 2.0)}, "so")
+    assert none.as_data(None)["in_words"] == ["expect about 2 of 20 (none right), so"]
     found = Preview(20, {"a": GroupForecast(9.0, 10.0), "b": GroupForecast(0.0, 2.0)}, "so")
     assert found.about_right(80) == "about 60 of the 80 items shown are right, so"
     assert found.about_right(0) is None

@@ -129,6 +129,16 @@ FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
 OF_CELLS = dps.mechanisms.TopOfGroups(
     k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW)
 )
+AGAIN = dps.mechanisms.TopOfGroups(
+    k=3,
+    mechanism=dps.DiscoverThenSelect(
+        discovery=dps.SparseHistogram(scale=9.0, delta=1e-8, sensitivity=FEW),
+        selection=dps.PeelingTopK(
+            k=3, noise="gumbel", scale=9.0, sensitivity=dps.Sensitivity.of_clipped(1.0)
+        ),
+        candidates=9,
+    ),
+)
 EACH = dps.PerGroup(
     mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3
 )
@@ -149,6 +159,7 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
         ),
         ({"max_groups_per_user": 2}, "one norm over all groups of a user. Leave it out"),
         ({"domain": [0, 1]}, "list them"),
+        ({"mechanism": AGAIN}, "clips users again"),
         (
             {"epsilon": 0.3},
             r"costs more than .* \(epsilon=0.3, delta=1e-06\). Plan one for this budget",
