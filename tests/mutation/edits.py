@@ -1202,7 +1202,7 @@ dpselect/mechanisms/racing.py
         tiers[live & released] = rounds => pass
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation[settings2]
         taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
-    laws/test_racing.py::test_the_mechanism_is_the_one_whose_laws_are_checked[4-120-4000]
+    laws/test_racing.py::test_the_mechanism_is_the_one_whose_laws_are_checked
         level = min(self.first_threshold, self.floor) => level = self.floor
     laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
         fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())
