@@ -38,7 +38,7 @@ EXPONENTIAL = [
         dps.PermuteAndFlip,
         "epsilon sensitivity",
         product((0.5, 1.0, 3.0), EITHER),
-        ((1, 2), (2, 8), (3, 8)),
+        ((1, 2), (3, 4), (2, 8)),
         tight=True,
     ),
     *each(

@@ -283,7 +283,7 @@ def test_peeling_in_one_pass_has_the_law_of_rounds(
             SweepIndex, "peel", lambda self, rounds, taken: begin(self, rounds, taken, threshold)
         )
     problem = _problem(values, "laplace", 1.5, 3, seed=17, by=by)
-    drawn = [tuple(int(values[i]) for i in peel(problem)) for _ in range(300 if by else 500)]
+    drawn = [tuple(int(values[i]) for i in peel(problem)) for _ in range(250)]
     assert set(drawn) <= set(classes)
     assert fit([drawn.count(key) for key in classes], list(classes.values())) > LIMIT
 
