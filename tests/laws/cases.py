@@ -22,6 +22,7 @@ from dpselect.scores import Domain
 
 NOISES, RELATIONS, DOMAINS = get_args(NoiseName), get_args(acc.relations.Relation), get_args(Domain)
 EITHER = COUNTS, REPLACED
+WIDE = dps.Sensitivity(monotone=False, linf=0.5)
 OTHERS = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 SMALL = ((1, 3), (2, 5), (3, 3))
 
@@ -115,6 +116,12 @@ ONE_SHOT = [
             k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l1=1.5, linf=1.0)
         ),
         ((3, 3),),
+    ),
+    *each(
+        dps.OneshotTopK,
+        "k noise scale sensitivity",
+        product((2, 3), ("laplace", "logistic"), [1.0], [WIDE]),
+        ((4, 2),),
     ),
     *each(
         dps.OneshotTopK,
