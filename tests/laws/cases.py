@@ -456,7 +456,7 @@ TOP_STABLE = [
     for domain in DOMAINS
 ]
 # Boxes that reach beyond the margin, so that every number of competitors occurs.
-_FAR = ((1, 2), (2, 24), (3, 8))
+_FAR = ((1, 2), (2, 24), (3, 7))
 LARGE_MARGIN = [
     Case(LargeMargin(epsilon=0.5, delta=0.01), _FAR),
     Case(LargeMargin(epsilon=8.0, delta=0.6, candidates=3, relation="replace_one"), _FAR),
