@@ -65,7 +65,7 @@ accounting/budget.py
         total.failure > @@self.capacity.failure
     accounting/ledger/test_settling.py::test_a_plan_of_the_whole_capacity_gives_nothing_back
         used is None or not self.fits(NOTHING, cost) => used is None
-    laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
+    laws/test_pay.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
         Cost(max(0, cost.main - used.main), 0) => Cost(max(0, cost.main - 95 * used.main // 100), 0)
     laws/test_budget_failures.py::test_fifty_fiftieths_are_a_plan_and_not_one_more
         exact(curve.delta0) <= exact(@@self.delta)
