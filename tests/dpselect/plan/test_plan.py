@@ -21,7 +21,7 @@ from dpselect.pate.plan import VotesModel, VotingPlan, plan_votes
 from dpselect.plan import HorizonPlan, Profile, TopKPlan
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
-SHAPE = Profile.zipf(1.1, 200, 4_000, items_per_user=4)
+SHAPE = Profile.zipf(1.1, 200, 20_000, items_per_user=4)
 GROUPS = ["north", "south", "west"]
 LOG = pd.DataFrame({"user": ["a"], "item": ["0"], "group": ["north"]})
 
