@@ -38,5 +38,3 @@ def neighbors(
     else:
         one_way = {(r, added(r, a)) for r in rest for a in choices if any(a)}
     return frozenset(one_way | {(b, a) for a, b in one_way})
-
-
