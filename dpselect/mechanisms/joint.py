@@ -122,8 +122,7 @@ class JointTopK(Mechanism):
         sequences = list(itertools.permutations(range(len(values)), self.k))
         best = np.sort(values)[::-1][: self.k]
         half = (best - values[np.array(sequences)]).max(axis=1)
-        with np.errstate(over="ignore"):
-            weights = np.exp(-self.rate * np.minimum(2.0 * half, self.cut(len(values))))
+        weights = np.exp(-2.0 * (self.rate * np.minimum(half, self.cut(len(values)) / 2)))
         return dict(zip(sequences, (weights / weights.sum()).tolist(), strict=True))
 
 
@@ -279,7 +278,7 @@ class Cells:
 
     def _nats(self, half: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            return np.asarray(2.0 * half * self.rate)
+            return np.asarray(2.0 * (half * self.rate))
 
     def _balls(self) -> list[arb]:
         rate, edges = rational(self.rate), [self._edge(i) for i in range(len(self.edges))]

@@ -6,9 +6,8 @@ import math
 from decimal import localcontext
 
 import mpmath as mp
+import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.budget import Budget
@@ -46,23 +45,19 @@ CURVES = [
 ]
 
 
-@given(value=st.floats(1e-9, 1e3))
-@settings(max_examples=60, deadline=None)
+@pytest.mark.parametrize("value", [1e-9, 0.1, 0.3, 1 / 3, 0.1 + 0.2, math.pi, 123.456, 1e3])
 def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
     """A charge equal to the budget fits whatever its digits, the next float above does not, and
     after it nothing fits.
     """
-    for budget, curve, above in (
-        (
-            Budget(epsilon=value),
-            PureDP(epsilon=value),
-            PureDP(epsilon=math.nextafter(value, math.inf)),
-        ),
-        (Budget(rho=value), ZCDP(rho=value), ZCDP(rho=math.nextafter(value, math.inf))),
+    above = math.nextafter(value, math.inf)
+    for budget, curve, more in (
+        (Budget(epsilon=value), PureDP(epsilon=value), PureDP(epsilon=above)),
+        (Budget(rho=value), ZCDP(rho=value), ZCDP(rho=above)),
     ):
         price = budget.filter_cost(curve)
         assert budget.fits(NOTHING, price)
-        assert not budget.can_afford(NOTHING, above)
+        assert not budget.can_afford(NOTHING, more)
         assert not budget.can_afford(price, curve)
         assert budget.how_many(curve, spent=price) == 0
 
@@ -89,30 +84,25 @@ def test_plan_of_fitting_charges_is_admitted(budget: Budget) -> None:
                 )
 
 
-@pytest.mark.slow
-@given(
-    epsilon=st.floats(1e-3, 50),
-    exponent=st.floats(-15, -1),
-    split=st.floats(0, 0.99),
-    order=st.floats(1.2, 1e4),
-)
-@settings(max_examples=60, deadline=None)
-def test_renyi_capacity_is_the_inverse_of_the_conversion(
-    epsilon: float, exponent: float, split: float, order: float
-) -> None:
+def test_renyi_capacity_is_the_inverse_of_the_conversion() -> None:
     """A Renyi divergence equal to the capacity converts to epsilon, to 30 digits: never above it,
     and not 1e-11 below it.
     """
-    delta = 10**exponent
-    try:
-        budget = Budget(epsilon=epsilon, delta=delta, order=order, failure=split * delta)
-    except InvalidBudget:
-        return
-    mp.mp.dps = 40
-    a, d = mp.mpf(repr(order)), mp.mpf(repr(delta)) - mp.mpf(repr(split * delta))
-    back = mp.mpf(budget.capacity.main) / 10**12 + mp.log1p(-1 / a) - mp.log(a * d) / (a - 1)
-    assert back <= mp.mpf(repr(epsilon))
-    assert back >= mp.mpf(repr(epsilon)) - mp.mpf("1.1e-12")
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(60):
+        epsilon, order = np.exp(rng.uniform(np.log([1e-3, 1.2]), np.log([50, 1e4]))).tolist()
+        delta, split = float(10 ** rng.uniform(-15, -1)), float(rng.uniform(0, 0.99))
+        try:
+            budget = Budget(epsilon=epsilon, delta=delta, order=order, failure=split * delta)
+        except InvalidBudget:
+            continue
+        with mp.workdps(40):
+            a, d = mp.mpf(repr(order)), mp.mpf(repr(delta)) - mp.mpf(repr(split * delta))
+            paid = mp.mpf(budget.capacity.main) / 10**12
+            back = paid + mp.log1p(-1 / a) - mp.log(a * d) / (a - 1)
+            assert mp.mpf(repr(epsilon)) - mp.mpf("1.1e-12") <= back <= mp.mpf(repr(epsilon))
+        held += 1
+    assert held > 15
 
 
 def test_prices_ignore_the_callers_decimal_context() -> None:
@@ -195,11 +185,11 @@ def test_for_workload_names_the_release_budget_that_a_curve_fits() -> None:
     names and which pays for it; a curve that fits neither is told to cost less.
     """
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
-    with pytest.raises(InvalidBudget, match=r"Budget\(epsilon=1.0, delta=1e-6, release=curve\)"):
-        Budget.for_workload(epsilon=1.0, delta=1e-6, curve=sampled)
-    assert Budget(epsilon=1.0, delta=1e-6, release=sampled).releases >= 1
+    with pytest.raises(InvalidBudget, match=r"Budget\(epsilon=0.6, delta=1e-6, release=curve\)"):
+        Budget.for_workload(epsilon=0.6, delta=1e-6, curve=sampled)
+    assert Budget(epsilon=0.6, delta=1e-6, release=sampled).releases >= 1
     with pytest.raises(InvalidBudget, match="lower the cost of the mechanism"):
-        Budget.for_workload(epsilon=1.0, delta=1e-6, curve=acc.PureDP(epsilon=50.0))
+        Budget.for_workload(epsilon=0.6, delta=1e-6, curve=acc.PureDP(epsilon=50.0))
 
 
 @pytest.mark.parametrize(
@@ -245,16 +235,6 @@ def test_budgets_refuse_what_their_form_cannot_admit(
     with pytest.raises(InvalidBudget, match=remedy):
         spender.charge(curve)
     assert spender.spent == NOTHING
-
-
-def test_three_charges_of_one_tenth_fit_three_tenths() -> None:
-    """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit
-    either.
-    """
-    budget, tenth = Budget(epsilon=0.3), Budget(epsilon=0.3).filter_cost(PureDP(epsilon=0.1))
-    assert budget.how_many(PureDP(epsilon=0.1)) == 3
-    assert not budget.can_afford(tenth.plus(tenth).plus(tenth), PureDP(epsilon=1e-300))
-    assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)

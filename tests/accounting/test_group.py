@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from dp_accounting import dp_event
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pairs import delta, renyi
 from scipy.stats import hypergeom, laplace, norm
 
 from accounting.convert.bounds import best_delta
@@ -44,15 +43,6 @@ EPSILONS = [0.0, 0.05, 0.3, 0.7, 1.5, 3.0]
 ORDERS = [1.05, 1.5, 2.0, 4.0, 10.0]
 
 
-def hockey_stick(p: Law, q: Law, epsilon: float) -> float:
-    return float(np.maximum(0, p - math.exp(epsilon) * q).sum())
-
-
-def renyi(p: Law, q: Law, order: float) -> float:
-    p, q = p[p + q > 0], q[p + q > 0]
-    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
-
-
 def bounds_the_pair(curve: Curve, p: Law, q: Law) -> None:
     """Assert delta and, without a bad event, rdp of `curve` at least as large as the exact ones,
     both ways round.
@@ -60,8 +50,7 @@ def bounds_the_pair(curve: Curve, p: Law, q: Law) -> None:
     for one, other in ((p, q), (q, p)):
         for epsilon in EPSILONS:
             assert (
-                best_delta(curve, epsilon).value
-                >= hockey_stick(one, other, epsilon) * (1 - 1e-9) - 1e-14
+                best_delta(curve, epsilon).value >= delta(one, other, epsilon) * (1 - 1e-9) - 1e-14
             )
         if curve.delta0 == 0:
             assert np.all(
@@ -117,7 +106,7 @@ def test_scaling_is_exact_and_decimal() -> None:
     assert group_privacy(table, 1) is table
 
 
-def leaky_path(size: int, epsilon: float, delta: float) -> list[Law]:
+def leaky_path(size: int, epsilon: float, leaked: float) -> list[Law]:
     """Truncated geometric noise on a count of `size` at most, with a leak of the count itself:
     (epsilon, delta)-DP steps.
     """
@@ -128,8 +117,8 @@ def leaky_path(size: int, epsilon: float, delta: float) -> list[Law]:
             (grid == 0) | (grid == size), 1.0, -math.expm1(-epsilon)
         )
         leak = np.zeros(size + 1)
-        leak[step] = delta
-        laws.append(np.concatenate([(1 - delta) * noise / noise.sum(), leak]))
+        leak[step] = leaked
+        laws.append(np.concatenate([(1 - leaked) * noise / noise.sum(), leak]))
     return laws
 
 
@@ -144,7 +133,7 @@ def test_bad_events_grow_along_the_path(curve: Curve, size: int) -> None:
     delta)-DP.
     """
     laws = leaky_path(size, 0.3, 0.01)
-    assert all(hockey_stick(a, b, 0.3) <= 0.01 + 1e-12 for a, b in pairwise(laws))
+    assert all(delta(a, b, 0.3) <= 0.01 + 1e-12 for a, b in pairwise(laws))
     grown = group_privacy(curve, size)
     bounds_the_pair(grown, laws[0], laws[-1])
     # attained outside of the leak
@@ -162,27 +151,20 @@ def test_approximate_dp_is_the_geometric_sum() -> None:
     )
 
 
-@pytest.mark.slow
-@given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_renyi_tables_hold_on_any_path(data: st.DataObject) -> None:
+def test_renyi_tables_hold_on_any_path() -> None:
     """For random paths of laws, with the table of the largest step, the chained table bounds the
     ends at every order it has.
     """
-    size = data.draw(st.integers(2, 4))
-    weights = [
-        data.draw(st.lists(st.floats(0.05, 1.0), min_size=3, max_size=3)) for _ in range(size + 1)
-    ]
-    laws = [np.array(w) / np.sum(w) for w in weights]
-    orders = sorted({1.05, 1.1, 1.3, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 33.0, 65.0})
-    steps = [(a, b) for pair in pairwise(laws) for a, b in (pair, pair[::-1])]
-    values = [max(renyi(a, b, order) for a, b in steps) * (1 + 1e-12) for order in orders]
-    grown = group_privacy(
-        RenyiTable(orders=orders, values=np.maximum.accumulate(np.maximum(values, 0)).tolist()),
-        size,
-    )
-    for order in grown.table_orders:
-        assert float(grown.rdp(order)) >= renyi(laws[0], laws[-1], order) * (1 - 1e-9) - 1e-12
+    rng, orders = np.random.default_rng(3), [1.05, 1.1, 1.3, 1.6, 2.0, 3.0, 5.0, 9.0, 17.0, 65.0]
+    for size in (2, 3, 4) * 5:
+        laws = rng.dirichlet([1.0] * 3, size + 1) * 0.95 + 0.05 / 3
+        steps = [(a, b) for pair in pairwise(laws) for a, b in (pair, pair[::-1])]
+        values = [max(renyi(a, b, order) for a, b in steps) * (1 + 1e-12) for order in orders]
+        table = RenyiTable(orders=orders, values=np.maximum.accumulate(np.maximum(values, 0)))
+        grown = group_privacy(table, size)
+        for order in grown.table_orders:
+            exact = renyi(laws[0], laws[-1], order)
+            assert float(grown.rdp(order)) >= exact * (1 - 1e-9) - 1e-12
 
 
 def test_the_chain_is_close_to_the_closed_form() -> None:
@@ -235,8 +217,7 @@ def test_group_privacy_keeps_the_relation_of_its_curve(curve: Curve, size: int) 
     assert group_privacy(grown, 2).proved_for == "add_remove"
 
 
-@pytest.mark.parametrize("size", [17, 400])
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize(("noise", "size"), [("gaussian", 17), ("gaussian", 400), ("laplace", 20)])
 def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(
     noise: Noise, size: int
 ) -> None:
@@ -262,11 +243,11 @@ def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(
 # -- Poisson sampling ------------------------------------------------------------------------------
 
 
-def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple[Law, Law]:
+def sampled_pair(rate: float, users: int, epsilon: float, leaked: float) -> tuple[Law, Law]:
     """A leaky noisy count on a Poisson sample of `users` and of one more, by enumeration of the
     sample's size.
     """
-    laws = leaky_path(users + 1, epsilon, delta)
+    laws = leaky_path(users + 1, epsilon, leaked)
 
     def on(total: int) -> Law:
         sizes = [
@@ -318,7 +299,7 @@ def fixed_sample(inner: dp_event.DpEvent, users: int, size: int) -> Curve:
     return from_dp_event(event, "replace_one")
 
 
-@pytest.mark.parametrize(("users", "size"), [(2, 1), (3, 2), (5, 1), (5, 3), (9, 4)])
+@pytest.mark.parametrize(("users", "size"), [(2, 1), (5, 3)])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_samples_of_fixed_size_bound_exact_laws(noise: str, users: int, size: int) -> None:
     """A noisy sum of values 1 and -1 over a uniform sample, by enumeration of how many 1s are in

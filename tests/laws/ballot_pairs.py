@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from functools import cache
 
-from exact import law_of
-from exact import worst as worst_of
-
 import accounting as acc
-import dpselect as dps
-from dpselect import verify
 
 Counts = tuple[int, ...]
 Pair = tuple[Counts, Counts]
@@ -44,11 +38,3 @@ def neighbors(
     else:
         one_way = {(r, added(r, a)) for r in rest for a in choices if any(a)}
     return frozenset(one_way | {(b, a) for a, b in one_way})
-
-
-def worst(
-    mechanism: dps.Mechanism, pairs: Iterable[Pair], epsilons: tuple[float, ...] = verify.EPSILONS
-) -> verify.WorstCase:
-    """Exact divergences over pairs of counts."""
-    laws = cache(lambda counts: law_of(mechanism, counts))
-    return worst_of([(laws(first), laws(second)) for first, second in pairs], epsilons)

@@ -22,6 +22,7 @@ from dpselect.scores import Domain
 
 NOISES, RELATIONS, DOMAINS = get_args(NoiseName), get_args(acc.relations.Relation), get_args(Domain)
 EITHER = COUNTS, REPLACED
+WIDE = dps.Sensitivity(monotone=False, linf=0.5)
 OTHERS = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 SMALL = ((1, 3), (2, 5), (3, 3))
 
@@ -38,7 +39,7 @@ EXPONENTIAL = [
         dps.PermuteAndFlip,
         "epsilon sensitivity",
         product((0.5, 1.0, 3.0), EITHER),
-        ((1, 2), (2, 8), (3, 8)),
+        ((1, 2), (3, 4), (2, 8)),
         tight=True,
     ),
     *each(
@@ -115,6 +116,12 @@ ONE_SHOT = [
             k=2, noise="laplace", scale=0.8, sensitivity=dps.Sensitivity(l1=1.5, linf=1.0)
         ),
         ((3, 3),),
+    ),
+    *each(
+        dps.OneshotTopK,
+        "k noise scale sensitivity",
+        product((2, 3), ("laplace", "logistic"), [1.0], [WIDE]),
+        ((4, 2),),
     ),
     *each(
         dps.OneshotTopK,
@@ -449,7 +456,7 @@ TOP_STABLE = [
     for domain in DOMAINS
 ]
 # Boxes that reach beyond the margin, so that every number of competitors occurs.
-_FAR = ((1, 2), (2, 24), (3, 8))
+_FAR = ((1, 2), (2, 24), (3, 7))
 LARGE_MARGIN = [
     Case(LargeMargin(epsilon=0.5, delta=0.01), _FAR),
     Case(LargeMargin(epsilon=8.0, delta=0.6, candidates=3, relation="replace_one"), _FAR),

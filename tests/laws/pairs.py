@@ -38,6 +38,12 @@ def delta(p: Any, q: Any, epsilon: float) -> float:
     return float(np.maximum(np.asarray(p) - math.exp(epsilon) * np.asarray(q), 0).sum())
 
 
+def renyi(p: Any, q: Any, order: float) -> float:
+    """The Renyi divergence, where both laws put something."""
+    p, q = np.asarray(p)[p + q > 0], np.asarray(q)[p + q > 0]
+    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
+
+
 def of_pair(p: Any, q: Any) -> Delta:
     """That of two laws on the same outcomes."""
     return lambda epsilon: delta(p, q, epsilon)

@@ -50,7 +50,7 @@ OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, dom
 FLIP = dps.PermuteAndFlip(epsilon=0.3)
 RUNS = dps.RepeatAndSelect(
     base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7),
-    distribution=acc.curves.PoissonRuns(mean=2.0),
+    distribution=acc.TruncatedNegativeBinomial.of_mean(2.0, eta=0.5),
     relation="add_remove",
 )
 HORIZON = dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)

@@ -17,7 +17,6 @@ from scipy.special import logsumexp
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect import verify
 from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK, winners_curve
@@ -25,8 +24,8 @@ from dpselect.noise import noise_of
 from dpselect.sampling import sampler, set_classes
 from dpselect.sampling.log_binomials import log_binomial
 from dpselect.sampling.ranked import Ranked
-from dpselect.sampling.set_classes import Classes, noise_at
-from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
+from dpselect.sampling.set_classes import Classes
+from dpselect.verify.divergences import hockey_stick, log_ratio
 
 # About 150 statistical tests at 1e-9 each.
 FALSE_ALARM = 1e-9
@@ -78,8 +77,8 @@ def test_log_binomial_matches_forty_digits(n: int, r: int) -> None:
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
 def test_sizes_of_classes_and_blocks(gamma: float) -> None:
-    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm;
-    the closed form of a run of classes is the sum over its classes, near the top and far down.
+    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-12 in the logarithm;
+    of each run of classes the bounds are held in test_exact_draws.py.
     """
     classes = Classes(Ranked(np.zeros(10**6)), 1000, gamma, "tied")
     rows = np.arange(classes.rows)
@@ -89,13 +88,6 @@ def test_sizes_of_classes_and_blocks(gamma: float) -> None:
         for parts in ends
     )
     assert low < float(log_binomial(10**6, 1000)) < high < low * (1 + 1e-12)
-    classes = Classes(Ranked(np.zeros(200_000)), 60, gamma, "tied")
-    for row in range(0, classes.rows, 29):
-        for start, stop in ((classes.first, classes.first + 9), (5_000, 5_300), (199_000, 200_001)):
-            direct = logsumexp(classes.log_size(row, np.arange(start, stop)))
-            low, high = classes.log_mass(row, start, stop)
-            assert low - 1e-9 <= direct <= high + 1e-9
-            assert high - low < 1e-6
 
 
 @pytest.mark.fast(4)
@@ -158,7 +150,7 @@ def test_splitting_blocks_follows_the_law(
         law["top"] = mechanism.set_probability(counts(values), [0, 1, 2])
     law["rest"] = max(0.0, 1 - sum(law.values()))
     source, drawn = sampler(np.random.default_rng(11)), []
-    for _ in range(1000):
+    for _ in range(400):
         chosen = set_classes.draw_class(classes, noise_of(noise), mechanism.scale, source)
         key = "top" if gamma < 1 and chosen.lowest == 3 else (chosen.lead, chosen.lowest)
         drawn.append(key if key in law else "rest")
@@ -192,18 +184,6 @@ def test_ranks_are_those_of_scores() -> None:
             assert np.array_equal(
                 Ranked(scores.dense()).below_top(ranks), (best[ranks - 1] - best[0]).astype(float)
             )
-
-
-@pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
-def test_noise_of_many_draws(noise: str) -> None:
-    """The map from Gumbel to the noise inverts -ln(-ln F), rises, and stays finite at the best of
-    exp(7000) draws.
-    """
-    law, z = noise_of(noise), np.linspace(0.01, 30, 200)
-    assert noise_at(law, -np.log(-law.log_cdf(z))) == pytest.approx(z, rel=1e-9)
-    far = noise_at(law, np.linspace(-3, 7000, 5000))
-    assert np.all(np.diff(far) > 0)
-    assert far[-1] == pytest.approx(7000, abs=1)
 
 
 def test_canonical_top_one_is_the_exponential_mechanism() -> None:
@@ -247,7 +227,7 @@ def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> 
     law: dict[object, float] = dict(
         zip(gaps.tolist(), (weight / weight.sum()).tolist(), strict=True)
     )
-    drawn = mechanism.select_many(np.tile(values, (4000, 1)), rng=np.random.default_rng(6)).indices
+    drawn = mechanism.select_many(np.tile(values, (1000, 1)), rng=np.random.default_rng(6)).indices
     losses = (values[:5] - values[drawn]).max(axis=1)
     assert len(np.unique(drawn[0])) == 5
     assert misfit(losses.tolist(), law) > FALSE_ALARM
@@ -285,7 +265,7 @@ def two_groups(
     over the k-th largest.
     """
     noise = noise_of("laplace")
-    z = np.linspace(-15, 15, 20_001) * scale
+    z = np.linspace(-6, 6, 8_001) * scale
     (a, b), up = sizes, np.array
     parts = []
     for taken in range(max(0, k - b), min(a, k) + 1):
@@ -464,47 +444,3 @@ def test_the_integral_is_the_law_on_a_small_domain() -> None:
         assert papers.one_shot(values, 2, noise, 3.0) == pytest.approx(exact, abs=1e-9)
     law = papers.JointTopK(k=2, epsilon=1.0).probabilities(papers.scores(values))
     assert papers.joint(values, 2, 1.0) == pytest.approx(law[(0, 1)] + law[(1, 0)], rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)]
-)
-@pytest.mark.parametrize("gamma", [0.5, 0.6, 0.9, 1.0])
-def test_random_larger_vectors_stay_below_the_curve(
-    gamma: float, sensitivity: dps.Sensitivity
-) -> None:
-    """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most
-    the curve, both ways round.
-    """
-    rng = np.random.default_rng(7)
-    for _ in range(12):
-        size = int(rng.integers(5, 9))
-        k = int(rng.integers(1, size + 1))
-        for mechanism in (
-            CanonicalTopK(
-                k=k,
-                epsilon=1.1,
-                gamma=gamma,
-                top_set=str(rng.choice(["tied", "gap"])),
-                sensitivity=sensitivity,
-            ),
-            JointTopK(
-                k=min(k, 4),
-                epsilon=1.1,
-                beta=None if rng.random() < 0.5 else 0.2,
-                sensitivity=sensitivity,
-            ),
-        ):
-            first = rng.integers(0, 6, size) * sensitivity.linf
-            low = 0 if sensitivity.monotone else -1
-            step = rng.integers(low, 2, size) if rng.random() < 0.5 else rng.uniform(low, 1, size)
-            p, q = (
-                list(mechanism.probabilities(counts(v, sensitivity)).values())
-                for v in (first, first + step * sensitivity.linf)
-            )
-            for one, other in ((p, q), (q, p)):
-                assert np.all(
-                    renyi(one, other, verify.ORDERS)[:, 0]
-                    <= mechanism.curve.rdp(verify.ORDERS) + 1e-9
-                )
-                assert log_ratio(one, other)[0] <= mechanism.curve.pure_epsilon + 1e-9

@@ -40,6 +40,7 @@ from dpselect.scores import Domain, Scores
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()
 NOISES = get_args(LipschitzNoise)
+ENDS = np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64)
 Patch = pytest.MonkeyPatch
 
 
@@ -69,6 +70,11 @@ def awkward(seed: int, count: int) -> Iterator[np.ndarray]:
             np.where(steps % 2, -1e308, 1e308),
             rng.integers(0, 20, size),
         )[int(rng.integers(8))]
+
+
+def an_epsilon(rng: np.random.Generator, *ends: float) -> float:
+    """A usual one or, once in ten, one at an end of the floats."""
+    return float(10.0 ** rng.uniform(-2, 1) if rng.random() < 0.9 else rng.choice(ends))
 
 
 def nowhere(_: Any, __: Any, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +124,8 @@ def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words:
 def widened(bounds: Any, by: float) -> Any:
     def wide(*arguments: Any) -> Any:
         low, high = bounds(*arguments)
-        return low - by, high + by
+        with np.errstate(over="ignore"):
+            return np.minimum(low, 1e308) - by, np.maximum(high, -1e308) + by
 
     return wide
 
@@ -126,14 +133,17 @@ def widened(bounds: Any, by: float) -> Any:
 @pytest.mark.parametrize("noise", NOISES)
 def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patch) -> None:
     """For the same bits both draws, at their own precision, a low one and none, agree with an
-    all-Arb reference; 100 cases.
+    all-Arb reference; 40 cases, with scales and noise beyond the floats, or of a few denormals.
     """
-    rng, real = np.random.default_rng(3), set_classes.totals
-    for case, values in enumerate(awkward(5, 100)):
+    rng, real = np.random.default_rng(74), set_classes.totals
+    for case, values in enumerate(awkward(5, 40)):
         k = int(rng.integers(1, len(values) + 1))
+        epsilon = an_epsilon(rng, 1e-308, 1e-300, 1e300, 1.7e308)
+        fine = 0 < values.max() < 1e-300 and epsilon < 10
         mechanism = dps.CanonicalTopK(
             k=k,
-            epsilon=float(10.0 ** rng.uniform(-3, 1)),
+            epsilon=epsilon,
+            sensitivity=dps.Sensitivity(linf=1.5e-323 if fine else 1.0),
             gamma=float(rng.choice([0.5, 0.7, 1.0])),
             noise=noise,
             top_set=str(rng.choice(["tied", "gap"])),  # type: ignore[arg-type]
@@ -189,19 +199,13 @@ def test_blocks_that_floats_never_decide_follow_the_law(
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("noise", spread(NOISES, 2))
 def test_max_gumbel_bounds_contain_the_exact_value(noise: Any) -> None:
     """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and
     words from end to end.
     """
     law, rng = noise_of(noise), np.random.default_rng(1)
-    words = np.concatenate(
-        [
-            rng.integers(0, 2**64, 150, dtype=np.uint64),
-            np.array([2**12, 2**63, 2**64 - 2**13], dtype=np.uint64),
-        ]
-    )
+    words = np.append(rng.integers(0, 2**64, 30, dtype=np.uint64), ENDS)
     log_mass = np.where(rng.random(len(words)) < 0.3, 0.0, rng.uniform(0, 7000, len(words)))
     low, high = noise_bounds(law, *max_gumbel_bounds(words, (log_mass, log_mass)))
     with ctx.workprec(12_000):
@@ -257,25 +261,23 @@ def test_columns_are_picked_by_all_bits() -> None:
     weights = np.array([0.0, 3.0, 0.0, 1.0, 2.0, 0.0])
     with np.errstate(divide="ignore"):
         logs = np.log(weights)
-    balls = lambda: [arb(int(w)) for w in weights]  # noqa: E731
+
+    def by_balls(word: int) -> int:
+        return LazyUniform(sampler(3).words, word=word).column(lambda: [*map(arb, weights)])
+
     for edge, left, right in ((2**63, 1, 3), (2**64 * 2 // 3, 3, 4)):
         for step in (-3, -2, -1, 1, 2, 3):
             word = np.array([edge + step], dtype=np.uint64)
-            expected = left if step < 0 else right
-            assert LazyUniform(sampler(1).words, word=int(word[0])).column(balls) == expected
+            assert by_balls(int(word[0])) == (left if step < 0 else right)
             for _, certain in (pick(logs, logs, word), pick_rows(logs[None], logs[None], word)):
                 assert not certain[0]
     words = sampler(2).words(100_000)
     column, certain = pick(logs, logs, words)
     assert certain.all()
-    assert np.array_equal(
-        column, pick_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0]
-    )
+    tiled = np.tile(logs, (len(words), 1))
+    assert np.array_equal(column, pick_rows(tiled, tiled, words)[0])
     assert misfit(column.tolist(), dict(enumerate((weights / 6).tolist()))) > FALSE_ALARM
-    assert np.array_equal(
-        column[:2000],
-        [LazyUniform(sampler(3).words, word=word).column(balls) for word in words[:2000].tolist()],
-    )
+    assert column[:500].tolist() == [by_balls(word) for word in words[:500].tolist()]
 
 
 # -- joint -----------------------------------------------------------------------------------------
@@ -338,11 +340,13 @@ def test_joint_levels_are_decided_by_all_bits(monkeypatch: Patch) -> None:
     """For the same bits what is allowed at a random level, by floats and without, is that of an
     all-Arb reference.
     """
-    rng = np.random.default_rng(8)
-    for case, values in enumerate(awkward(9, 200)):
+    rng = np.random.default_rng(9)
+    for case, values in enumerate(awkward(9, 100)):
         k = int(rng.integers(1, len(values) + 1))
         mechanism = dps.JointTopK(
-            k=k, epsilon=float(10.0 ** rng.uniform(-2, 1)), beta=None if rng.random() < 0.5 else 0.2
+            k=k,
+            epsilon=an_epsilon(rng, 1e-308, 1e-300, 1e300, 1.7e308),
+            beta=rng.choice([None, 0.2]),
         )
         levels = AllowedRanks(Ranked(values), k, mechanism.rate, mechanism.cut(len(values)))
         with ctx.workprec(BITS):
@@ -485,89 +489,21 @@ VECTORS: list[Any] = [
 ]
 
 
-@pytest.mark.fast(6)
-@pytest.mark.parametrize("values", VECTORS)
-@pytest.mark.parametrize("epsilon", [1e-308, 1e-300, 1e300, 1.7e308])
-def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float) -> None:
-    """Noise, levels and cells beyond the floats or below them are left to ball arithmetic: no draw
-    fails.
-    """
-    for k in (1, 2, 4):
-        for noise in ("gumbel", "laplace"):
-            mechanism = dps.CanonicalTopK(k=k, epsilon=epsilon, noise=noise, top_set="gap")  # type: ignore[arg-type]
-            assert {
-                len(mechanism._select(utilities(values), sampler(seed)).indices)
-                for seed in range(8)
-            } == {k}
-            assert mechanism._select_many(np.array([values] * 8), sampler(1)).indices.shape == (
-                8,
-                k,
-            )
-        for beta in (None, 0.1):
-            joint = dps.JointTopK(k=k, epsilon=epsilon, beta=beta)
-            assert len(joint._select(utilities(values), sampler(2)).indices) == k
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("values", [VECTORS[0], VECTORS[3]])
-def test_canonical_and_joint_draws_are_uniform_at_zero_epsilon(values: Any) -> None:
-    """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences
-    are uniform all the same.
-    """
-    scores = utilities(values)
-    for mechanism in (
-        dps.CanonicalTopK(k=2, epsilon=1e-308, noise="laplace"),
-        dps.JointTopK(k=2, epsilon=1e-308),
-    ):
-        many = [mechanism._select(scores, sampler(seed)).indices for seed in range(800)]
-        drawn: list[object] = [
-            tuple(chosen) if isinstance(mechanism, dps.JointTopK) else frozenset(chosen)
-            for chosen in many
-        ]
-        outcomes = mechanism.probabilities(utilities([1, 1, 1, 1]))
-        assert misfit(drawn, dict.fromkeys(outcomes, 1 / len(outcomes))) > FALSE_ALARM
-
-
-@pytest.mark.parametrize(("noise", "gamma"), [("laplace", 0.5), ("gumbel", 0.75)])
-def test_scores_and_scales_of_a_few_denormals_are_drawn_as_whole_numbers(
-    noise: Any, gamma: float
-) -> None:
-    """Scores of 0 to 9 times the least float under a range of 3 of them: from the same bits the
-    sets of 0 to 9 under one of 3.
-    """
-    drawn = []
-    for unit in (1.0, 5e-324):
-        mechanism = dps.CanonicalTopK(
-            k=2, epsilon=1.0, gamma=gamma, noise=noise, sensitivity=dps.Sensitivity(linf=3 * unit)
-        )
-        scores = dps.Scores(
-            np.array([0, 9, 4, 4, 7]) * unit,
-            sensitivity=mechanism.sensitivity_bound,
-            kind="utilities",
-        )
-        many = mechanism._select_many(np.tile(scores.values, (100, 1)), sampler(3)).indices.tolist()
-        drawn.append(
-            (many, [mechanism._select(scores, sampler(seed)).indices for seed in range(50)])
-        )
-    assert drawn[0] == drawn[1]
-
-
 def test_rates_beyond_the_floats_are_rounded_down_and_a_rate_of_zero_is_refused() -> None:
     """The rate is the largest float where epsilon over the range is beyond it; what rounds down to
     0 is no rate. Losses beyond the largest float64 are halved, not infinite: equal best scores
-    share all the probability.
+    share all the probability. No draw fails at any rate.
     """
-    assert (
-        dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e-320)).rate
-        == sys.float_info.max
-    )
+    least = dps.Sensitivity(linf=1e-320)
+    assert dps.JointTopK(k=2, epsilon=1.0, sensitivity=least).rate == sys.float_info.max
     with pytest.raises(InvalidMechanism, match="epsilon"):
         dps.JointTopK(k=2, epsilon=5e-324).rate  # noqa: B018
     mechanism, rng = dps.JointTopK(k=2, epsilon=1.0), np.random.default_rng(1)
-    assert {mechanism.select(utilities(VECTORS[1]), rng=rng).indices for _ in range(50)} == {
-        (0, 2),
-        (2, 0),
-    }
+    best = {mechanism.select(utilities(VECTORS[1]), rng=rng).indices for _ in range(50)}
+    assert best == {(0, 2), (2, 0)}
+    for values, epsilon, beta in itertools.product(VECTORS, (1e-308, 1.7e308), (None, 0.1)):
+        mechanism = dps.JointTopK(k=4, epsilon=epsilon, beta=beta)
+        assert sorted(mechanism._select(utilities(values), sampler(2)).indices) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e308, 1.79e308])
@@ -594,49 +530,6 @@ def test_runs_without_an_unstable_query_renew_nothing(rows: int) -> None:
     for source in (sampler(1), EntropySampler()):
         found = mechanism._select_many(np.full((rows, 3), 10**6), source)
         assert found.indices.tolist() == [[0, 1, 2]] * rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_sets_below_a_gap_wider_than_the_shift_are_those_of_the_raw_counts(relation: Any) -> None:
-    """Counts on no grid, moved by real numbers up to 1: gaps move by at most g, and a wider one
-    keeps the set and its items.
-    """
-    rng, shift = np.random.default_rng(2), 1.0 if relation == "add_remove" else 2.0
-    wide = 0
-    for case in range(3000):
-        steps = rng.choice(
-            [0.0, 2.0**-21, 0.3, 1.0, 1 + 2.0**-21, 1 + 2.0**-20, 2 + 2.0**-20, 2.0**31], 6
-        )
-        before = np.cumsum(rng.permutation(steps))
-        moves = rng.choice([0.0, 2.0**-22, 0.5, 1.0 - 2.0**-21, 1.0], 6)
-        after = before + (moves * rng.choice([-1, 1], 6) if relation == "replace_one" else moves)
-        after = np.maximum(after, 0.0)
-        exactly = [
-            abs(Fraction(a) - Fraction(b)) <= 1
-            for a, b in zip(after.tolist(), before.tolist(), strict=True)
-        ]
-        if not all(exactly):
-            continue
-        names = [f"{i}" for i in rng.permutation(6)]
-        tops = [
-            read_top(
-                dps.Scores(
-                    x,
-                    sensitivity=dps.Sensitivity(relation=relation),
-                    labels=names,
-                    domain="observed",
-                ),
-                6,
-            )
-            for x in (before, after)
-        ]
-        assert np.abs(tops[0].gaps - tops[1].gaps).max() <= shift, case
-        for size in (np.flatnonzero(tops[0].gaps > shift) + 1).tolist():
-            wide += 1
-            assert set(tops[0].positions[:size]) == set(tops[1].positions[:size])
-            assert len(tops[1].positions) >= size
-    assert wide > 1000
 
 
 def test_rows_of_counts_have_the_gaps_of_single_ones() -> None:

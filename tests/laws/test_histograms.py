@@ -249,8 +249,8 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
 
 
 def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
-    """F11: several periods read together cost the same only if neither step relies on a norm, or on
-    how many items a user has.
+    """F11: several periods read together cost the same only if neither step, nor the counts beside
+    one, relies on a norm, or on how many items a user has.
     """
     whole, clipped = dps.Sensitivity(), dps.Sensitivity.of_clipped(1.0)
     free = dps.LimitedDomain(k=3, kbar=3, epsilon=1.0, delta=1e-3)
@@ -263,6 +263,8 @@ def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
         steps = dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=2)
         shown = dps.WithValues(mechanism=steps, noise="laplace", scale=1.0)
         assert steps.uses_linf_only == shown.uses_linf_only == (not steps.counts_in_part) == rests
+        beside = dps.WithValues(mechanism=selection, noise="gaussian", scale=2.0, clip=1.0)
+        assert (selection.uses_linf_only, beside.uses_linf_only) == (held is whole, False)
 
 
 def test_second_clip_cost_needs_a_second_pass() -> None:

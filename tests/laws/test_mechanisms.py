@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from case import Case
 from cases import CASES, CELLS
+from exact import exceeded, worst
 from mechanism_laws import (
     curve_covers,
     epsilons_for,
@@ -85,7 +86,7 @@ def _covered(case: Case, boxes: Iterable[tuple[int, int]]) -> list[str]:
         found.append(divergences._compare(laws, *pairs, verify.ORDERS, epsilons))
         if mechanism.curve.delta0 > 0:
             broken += relabeled_covers(mechanism, laws, pairs, verify.ORDERS)
-    worst = verify.WorstCase(
+    together = verify.WorstCase(
         verify.ORDERS,
         np.max([one.rdp for one in found], axis=0),
         epsilons,
@@ -93,7 +94,7 @@ def _covered(case: Case, boxes: Iterable[tuple[int, int]]) -> list[str]:
         max(one.pure_epsilon for one in found),
         sum(one.pairs for one in found),
     )
-    return broken + curve_covers(mechanism, worst)
+    return broken + curve_covers(mechanism, together)
 
 
 @pytest.mark.parametrize("case", [*(case for case in CASES if case in FAST), *CELLS], ids=str)
@@ -121,8 +122,8 @@ def test_curve_covers_every_neighboring_pair_of_all_boxes(case: Case) -> None:
 def test_exponential_noise_reaches_its_pure_epsilon(case: Case) -> None:
     """With exponential noise the pure guarantee is exact: some pair reaches it within 1e-6."""
     candidates, highest = case.boxes[-1]
-    worst = verify.worst_case(case.mechanism, candidates=candidates, highest=highest)
-    assert worst.pure_epsilon == pytest.approx(case.mechanism.curve.pure_epsilon, abs=1e-6)
+    reached = verify.worst_case(case.mechanism, candidates=candidates, highest=highest)
+    assert reached.pure_epsilon == pytest.approx(case.mechanism.curve.pure_epsilon, abs=1e-6)
 
 
 @pytest.mark.parametrize(("case", "rows", "singles"), DRAWN)
@@ -332,6 +333,30 @@ def test_an_observed_domain_shows_labels_and_what_is_there(kind: str) -> None:
         law = law_of_labels(mechanism, counts)
         rows = {"z": 0, **dict(reversed(counts.items())), "w": 0}
         assert law_of_labels(mechanism, rows) == pytest.approx(law, rel=1e-12)
+
+
+UNKNOWN = list(
+    {
+        case.mechanism: None
+        for case in CASES
+        if case.mechanism.takes_observed and case.mechanism.kind != "per_group"
+    }
+)
+
+
+@pytest.mark.parametrize("mechanism", spread(UNKNOWN, 24), ids=str)
+def test_empty_domain_and_one_user_stay_within_the_curve(mechanism: Any) -> None:
+    """Nothing is released of no candidate, by a law that sums up to 1; it and that of one user's
+    item are within the curve.
+    """
+    how = {"sensitivity": mechanism.sensitivity_bound, "domain": "observed"}
+    label = dps.cells.cell("g", 0)
+    nobody, one = dps.Scores([], labels=[], **how), dps.Scores([1], labels=[label], **how)
+    for rng in (None, np.random.default_rng(5)):
+        assert len(mechanism.select(nobody, rng=rng)) == (mechanism.traits.answers == "gap")
+    laws = [mechanism.probabilities(scores) for scores in (nobody, one)]
+    assert sum(laws[0].values()) == pytest.approx(1, abs=1e-9)
+    assert exceeded(mechanism.curve, worst([laws], (0.0, 0.1, 0.5, 1.0, 2.0, 4.0))) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

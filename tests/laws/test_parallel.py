@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 from exact import apart, stated
-from pairs import delta, response
+from pairs import delta, renyi, response
 
 import accounting as acc
 import dpselect as dps
@@ -23,11 +23,6 @@ PARTS = (
     dps.PermuteAndFlip(epsilon=0.9),
 )
 User = tuple[int, tuple[int, ...]]  # a part, and a count for each of two items
-
-
-def renyi(p: np.ndarray, q: np.ndarray, order: float) -> float:
-    """The Renyi divergence of two laws."""
-    return float(divergences.renyi(p, q, order)[0, 0])
 
 
 def _released(log: list[User]) -> np.ndarray:

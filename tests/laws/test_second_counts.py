@@ -291,22 +291,6 @@ def test_clipped_values_without_a_second_pass_are_refused() -> None:
     assert len(within.select(scores(dps.Sensitivity())).values or ()) == 1
 
 
-def test_second_pass_excludes_whole_counts_over_periods() -> None:
-    """Rows of one period move the weights of others: neither counts nor a second step rest on what
-    one score moves.
-    """
-    select = dps.OneshotTopK(
-        k=2, noise="gaussian", scale=3.0, sensitivity=dps.Sensitivity.of_clipped(1.0)
-    )
-    find = dps.LimitedDomain(k=5, kbar=9, epsilon=1.0, delta=1e-6)
-    steps = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=5)
-    assert [one.uses_linf_only for one in (SELECT, valued("gaussian", 1.0), steps)] == [
-        True,
-        False,
-        False,
-    ]
-
-
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("floor", [0.0, 4.0])
 def test_the_choice_keeps_the_floor(floor: float, relation: Any) -> None:

@@ -65,7 +65,7 @@ accounting/budget.py
         total.failure > @@self.capacity.failure
     accounting/ledger/test_settling.py::test_a_plan_of_the_whole_capacity_gives_nothing_back
         used is None or not self.fits(NOTHING, cost) => used is None
-    laws/test_settling.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
+    laws/test_pay.py::test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget
         Cost(max(0, cost.main - used.main), 0) => Cost(max(0, cost.main - 95 * used.main // 100), 0)
     laws/test_budget_failures.py::test_fifty_fiftieths_are_a_plan_and_not_one_more
         exact(curve.delta0) <= exact(@@self.delta)
@@ -357,18 +357,17 @@ accounting/ledger/model.py
         == (by.package, by.host) => == (by.package, opening.host)
     accounting/ledger/test_settling.py::test_costs_rounded_by_another_processor_still_verify
         (package_version(), _host()) => (package_version(), entry.host)
-    laws/test_exact_constants.py::test_an_entry_a_millionth_too_cheap_is_found
-        SLACK = 10**8 => SLACK = 20
     accounting/ledger/test_settling.py::test_release_cost_must_be_part_of_the_reservation
          or part.delta0 != whole.delta0: => :
     accounting/ledger/test_tolerances.py::test_an_entry_one_unit_below_its_price_is_found
+        SLACK = 10**8 => SLACK = 20
         SLACK = 10**8 => SLACK = 100
         SLACK = 10**8 => SLACK = 95 * 10**6
     laws/test_exact_constants.py::test_rounding_tolerance_applies_only_across_machines
         return 2 * (1 + max(cost_in => return 0 * (1 + max(cost_in
         part - 1 - full_part // SLACK => part - 1
 accounting/ledger/quota.py
-    accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
+    accounting/ledger/test_tamper.py::test_a_field_of_another_type_is_found
         check_types(dict(row)).values() => dict(row).values()
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
         periods_ending_at(window, period, self.rolling) => periods_ending_at(window, period, self.rolling - 1)
@@ -382,7 +381,7 @@ accounting/ledger/quota.py
         Cost(*(max(0, part - self.tolerances[place]) for part in self.sums[place]))
         => Cost(max(0, self.sums[place].main - self.tolerances[place]), 0)
 accounting/ledger/store.py
-    accounting/ledger/test_tamper.py::test_a_declaration_of_another_type_is_found
+    accounting/ledger/test_tamper.py::test_a_field_of_another_type_is_found
         "hash": row.head, "declaration": row.declaration => "hash": row.head
     dpselect/test_secrets.py::test_errors_and_their_chains_show_no_secret[ledger]
         _empty(error)¶        raise explained => raise explained
@@ -424,7 +423,7 @@ accounting/ledger/verification.py
         or _is_less(entry.failure, expected.failure) =>
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found[sqlite-total failure]
                 if total != entry.spent: =>         if total.main != entry.spent.main:
-    accounting/ledger/test_tamper.py::test_a_second_void_is_found_by_the_chain_alone
+    accounting/ledger/test_tamper.py::test_a_step_that_is_written_twice_is_found
         entry.action == "void" and self.accounts.opening is None => False
     accounting/ledger/test_tamper.py::test_a_step_that_is_written_twice_is_found
         having(func.count() > 1) => having(func.count() > 2)
@@ -439,11 +438,11 @@ accounting/ledger/verification.py
         place < heads.declared => place < len(head_of)
     accounting/ledger/test_signatures.py::test_signed_heads_are_verified
         heads.ledger_id != identity => False
-    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found[sqlite-clicks-wrong7-overspent]
+    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found
         entry.opens and not => entry.action == "charge" and not
-    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found[sqlite-clicks-wrong5-cost]
+    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found
         or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure) => entries.c.main != -_other.c.main
-    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found[sqlite-visits-wrong8-state]
+    accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found
         , _other.c.key == entries.c.key, _other.c.period == entries.c.period) => , _other.c.key == entries.c.key)
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
         self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Cost(entry.spent.main, 0))
@@ -1037,7 +1036,7 @@ dpselect/mechanisms/joint.py
         AllowedRanks(ranked, self.k, @self.rate
     laws/test_exact_draws.py::test_joint_levels_are_decided_by_all_bits
         arb(low) - @(uniform
-        return np.asarray(@2.0 * half * self.rate)
+        return np.asarray(@2.0 * (half * self.rate))
         share = @-np.expm1(-width)
         [arb(-@rate * edge).exp() for
     laws/test_configured_noise.py::test_joint_levels_fall_at_the_rate_within_their_cell
@@ -1224,7 +1223,7 @@ dpselect/mechanisms/racing.py
         tiers[live & released] = rounds => pass
     laws/test_racing.py::test_draws_in_rows_are_those_of_the_second_implementation[settings2]
         taking_part = first > min(self.first_threshold, self.floor) => taking_part = first > self.floor
-    laws/test_racing.py::test_the_mechanism_is_the_one_whose_laws_are_checked[4-120-4000]
+    laws/test_racing.py::test_the_mechanism_is_the_one_whose_laws_are_checked
         level = min(self.first_threshold, self.floor) => level = self.floor
     laws/test_racing.py::test_a_user_who_moves_to_another_group_costs_one_group
         fail together.¶        return self.curve => fail together.¶        return GaussianDP(mu=self._mu())

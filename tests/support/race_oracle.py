@@ -169,6 +169,22 @@ def bars(race: Race, scores: Floats, shown: Flags, ranks: Places) -> tuple[Float
     return found, enough, number
 
 
+def _band(
+    race: Race, at: int, scores: Floats, ranked: Flags, ranks: Places, least: Floats | float
+) -> tuple[Floats, Places, Floats, Floats]:
+    """Bars, numbers ranked, and both ends of the band around the bars; its lower end lies above the
+    floor where that hides something.
+    """
+    found, enough, number = bars(race, scores, ranked, ranks)
+    bar = np.where(enough, found, least)
+    beta, extra = race.bands[at]
+    wide = beta * np.maximum(bar, 0) + extra
+    low = np.where(enough, bar - wide, -np.inf)
+    if not race.is_public and race.fault != "no floor":
+        low = np.maximum(low, race.floors[at])
+    return bar, number, low, bar + wide
+
+
 def after_first(race: Race, scores: Floats, occurs: Flags) -> Rows:
     """What the first scores settle, and what they leave open: 27.2 with the top k."""
     low_bar = race.thresholds[1.0][0]
@@ -176,19 +192,14 @@ def after_first(race: Race, scores: Floats, occurs: Flags) -> Rows:
     ranked = passed
     if race.fault == "rank among items that occur":
         ranked = np.broadcast_to(occurs, passed.shape)
-    found, enough, number = bars(race, scores, ranked, np.full(scores.shape, race.k))
-    bar = np.where(enough, found, low_bar)
-    (beta, extra), floor = race.bands[0], race.floors[0]
-    wide = beta * np.maximum(bar, 0) + extra
-    high = bar + wide
-    low = np.where(enough, bar - wide, -np.inf)
-    low = _from_floor(race, low, floor)
+    ranks = np.full(scores.shape, race.k)
+    bar, number, low, high = _band(race, 0, scores, ranked, ranks, low_bar)
     far = (bar >= race.ahead) & (number >= race.k / 2)
     if race.is_public:
         size = np.array([race.groups.count(group) for group in race.groups])
         far &= bar > ndtri(1 - np.minimum(0.5, race.k / size)) + 1
     if race.fault == "norm by items that occur":
-        many = ((scores > floor) & occurs).sum(axis=1, keepdims=True) >= race.k
+        many = ((scores > race.floors[0]) & occurs).sum(axis=1, keepdims=True) >= race.k
         far = np.repeat(many, len(occurs), axis=1)
         number = np.ones_like(number)
     norms = np.where(_most(race, far, number > 0), race.norm, 1.0)
@@ -205,33 +216,22 @@ def _most(race: Race, far: Flags, shown: Flags) -> Flags:
     return there.any(axis=1) & (2 * ahead >= there.sum(axis=1))
 
 
-def _from_floor(race: Race, low: Floats, floor: float) -> Floats:
-    """Lower ends of bands, above the floor where it hides something."""
-    return low if race.is_public or race.fault == "no floor" else np.maximum(low, floor)
-
-
 def after_second(race: Race, rows: Rows, scores: Floats, occurs: Flags) -> Rows:
     """What the second scores settle of the contested items."""
     low_bar = race.threshold(2, rows.norms)[:, None]
     passed = occurs & rows.contested & (rows.passed | (scores > low_bar))
+    rows = replace(rows, scores=np.where(rows.contested, scores, rows.scores), passed=passed)
     if race.rounds == 2:
-        return replace(rows, scores=np.where(rows.contested, scores, rows.scores), passed=passed)
+        return rows
     settled = np.zeros(scores.shape, dtype=np.int64)
     for group in set(race.groups):
         mine = [place for place, one in enumerate(race.groups) if one == group]
         settled[:, mine] = (rows.settled[:, mine] == 1).sum(axis=1, keepdims=True)
     ranks = np.maximum(race.k - settled, 1)
     ranked = occurs & rows.contested if race.fault == "third rank among contested items" else passed
-    found, enough, _ = bars(race, scores, ranked, ranks)
-    bar = np.where(enough, found, low_bar)
-    (beta, extra), floor = race.bands[1], race.floors[1]
-    wide = beta * np.maximum(bar, 0) + extra
-    high = bar + wide
-    low = _from_floor(race, np.where(enough, bar - wide, -np.inf), floor)
+    _, _, low, high = _band(race, 1, scores, ranked, ranks, low_bar)
     return replace(
         rows,
-        scores=np.where(rows.contested, scores, rows.scores),
-        passed=passed,
         contested=rows.contested & (low < scores) & (scores <= high),
         settled=np.where(passed & (scores > high), 2, rows.settled),
         bounds=np.column_stack([rows.bounds, low, high]),
@@ -303,8 +303,7 @@ def _chances(ends: Floats, means: Floats, deviation: float) -> Floats:
     """(..., bins) chances of a normal score to be in each bin, small ones without cancellation."""
     z = np.concatenate([[-np.inf], ends, [np.inf]]) - means[..., None]
     z /= deviation
-    low, high = z[..., :-1], z[..., 1:]
-    return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+    return _difference(z[..., :-1], z[..., 1:])
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from accounting.curves import (
     TruncatedNegativeBinomial,
 )
 
-DELTAS, EPSILONS = (0.0, 1e-6, 1e-16), (0.0, 2.0, 6.0)
+DELTAS, EPSILONS = (0.0, 1e-6, 1e-16), (0.0, 2.0)
 SIZES = np.linspace(0.02, 0.06, 40).tolist()
 DP_SGD = 1000 * SampledGaussianDP(mu=1.0, rate=0.01)
 PLANS: dict[str, Curve] = {

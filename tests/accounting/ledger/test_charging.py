@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -203,18 +202,6 @@ def test_a_mechanism_is_stored_as_provenance(url: str) -> None:
     assert entry.at == "2024-05-06T07:08:09.000000+00:00"
     assert entry.host
     assert entry.package
-
-
-def test_runs_are_priced_as_one_composition(sqlite_url: str) -> None:
-    """`count` runs cost what their composition costs, not `count` prices that were rounded one by
-    one.
-    """
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(rho=1.0), "add_remove")
-        price = ledger.charge(
-            "clicks", acc.ZCDP(rho=1e-13 * 2.5), relation="add_remove", count=1000
-        ).cost
-    assert price.main == -(-Fraction("2.5e-13") * 1000 * UNITS // 1)
 
 
 def test_a_clock_beyond_its_end_is_an_error_with_a_remedy(sqlite_url: str) -> None:

@@ -182,13 +182,13 @@ def test_gumbel_sets_beyond_the_closed_form():
     assert close(by_quadrature[frozenset(range(12)) - {last}], float(exact))
 
 
-@pytest.mark.parametrize("m", [1, 3, 4])
+@pytest.mark.parametrize("m", [1, 4])
 def test_many_rows_agree_with_single_calls(name, m):
     """The batch gives each row its own answer, in input order, whether rows repeat up to shift and
     order or not.
     """
     noise, rng = noise_of(name), np.random.default_rng(7)
-    matrix = np.concatenate([rng.integers(0, 4, size=(60, m)), rng.normal(size=(40, m)) * 30.0])
+    matrix = np.concatenate([rng.integers(0, 4, size=(15, m)), rng.normal(size=(15, m)) * 30.0])
     single = np.stack([argmax_probabilities(noise, 1.7, row) for row in matrix])
     np.testing.assert_allclose(
         argmax_probabilities(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -13,7 +14,6 @@ import pytest
 from scipy.stats import norm
 
 import accounting as acc
-import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.plan import calibrate_mechanism
@@ -73,57 +73,44 @@ def test_the_noise_of_the_test_may_be_stated() -> None:
     assert acc.calibration.calibrate_count(found.curve, BUDGET) == 50
 
 
-@pytest.mark.parametrize(
-    ("error", "ask"),
-    [
-        (InvalidRequest, lambda: pate.fitted("stable_top_k", BUDGET, labels=3)),
-        (InvalidRequest, lambda: pate.fitted(pate.GNMax, BUDGET, labels=3, rounds=0)),
-        (InvalidRequest, lambda: pate.fitted(pate.StableVoting, BUDGET, labels=3, rho=0.1)),
-        (InvalidRequest, lambda: pate.fitted(pate.GNMax, BUDGET, labels=3, sigma=9.0)),
-        (InvalidMechanism, lambda: pate.fitted(pate.GNMax, BUDGET, labels=3, tau=1)),
-        (InvalidMechanism, lambda: pate.fitted(pate.StableVoting, BUDGET, labels=3, kbar=4)),
-        (
-            acc.AccountingError,
-            lambda: pate.fitted(pate.StableVoting, cast(acc.Budget, None), labels=3),
-        ),
-        (
-            acc.errors.CalibrationError,
-            lambda: pate.fitted(pate.GNMax, acc.Budget(epsilon=1.0), labels=3),
-        ),
-        (InvalidRequest, lambda: pate.fitted(pate.StableVoting, acc.Budget(epsilon=1.0), labels=3)),
-        (
-            acc.AccountingError,
-            lambda: calibrate_mechanism(
-                lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600
-            ),
-        ),
-        (
-            InvalidRequest,
-            lambda: calibrate_mechanism(
-                lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0
-            ),
-        ),
-        (InvalidRequest, lambda: pate.outlook(pate.GNMax(sigma=1.0, labels=3), teachers=0)),
-        (
-            InvalidRequest,
-            lambda: pate.outlook(cast(dps.Mechanism, acc.PureDP(epsilon=1.0)), teachers=3),
-        ),
-        (
-            pate.InvalidBallots,
-            lambda: pate.outlook(pate.BinaryVoting(sigma=1.0, labels=3, teachers=4), teachers=3),
-        ),
-        *(
-            (
-                InvalidRequest,
-                lambda wrong=wrong: pate.VotesModel.model_validate({**MODEL.model_dump(), **wrong}),
-            )
-            for wrong in ({"labels": 1}, {"agreement": 1.0}, {"correlation": 1.0})
-        ),
-        (InvalidRequest, lambda: pate.simulate(MODEL.model_copy(update={"votes_per_item": 9.0}))),
-        (InvalidRequest, lambda: pate.predict(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]])),
-        (InvalidRequest, lambda: pate.TrialVotes(COUNTED, np.ones((1, 2), dtype=bool))),
-    ],
-)
+def fitting(kind: Any, budget: Any = BUDGET, **given: Any) -> Callable[[], Any]:
+    """Fits a kind for three labels."""
+    return partial(pate.fitted, kind, budget, labels=3, **given)
+
+
+PURE, GNMAX = acc.Budget(epsilon=1.0), pate.GNMax(sigma=1.0, labels=3)
+WRONG: list[tuple[type[Exception], Callable[[], Any]]] = [
+    (InvalidRequest, fitting("stable_top_k")),
+    (InvalidRequest, fitting(pate.GNMax, rounds=0)),
+    (InvalidRequest, fitting(pate.StableVoting, rho=0.1)),
+    (InvalidRequest, fitting(pate.GNMax, sigma=9.0)),
+    (InvalidMechanism, fitting(pate.GNMax, tau=1)),
+    (InvalidMechanism, fitting(pate.StableVoting, kbar=4)),
+    (acc.AccountingError, fitting(pate.StableVoting, None)),
+    (acc.errors.CalibrationError, fitting(pate.GNMax, PURE)),
+    (InvalidRequest, fitting(pate.StableVoting, PURE)),
+    (
+        acc.AccountingError,
+        lambda: calibrate_mechanism(lambda sigma: cast(Any, sigma), BUDGET, releases=600),
+    ),
+    (InvalidRequest, lambda: calibrate_mechanism(lambda _: GNMAX, BUDGET, releases=0)),
+    (InvalidRequest, lambda: pate.outlook(GNMAX, teachers=0)),
+    (InvalidRequest, lambda: pate.outlook(cast(Any, acc.PureDP(epsilon=1.0)), teachers=3)),
+    (
+        pate.InvalidBallots,
+        lambda: pate.outlook(pate.BinaryVoting(sigma=1.0, labels=3, teachers=4), teachers=3),
+    ),
+    *(
+        (InvalidRequest, partial(pate.VotesModel.model_validate, {**MODEL.model_dump(), **wrong}))
+        for wrong in ({"labels": 1}, {"agreement": 1.0}, {"correlation": 1.0})
+    ),
+    (InvalidRequest, lambda: pate.simulate(MODEL.model_copy(update={"votes_per_item": 9.0}))),
+    (InvalidRequest, lambda: pate.predict(pate.GNMax(sigma=1.0, labels=2), COUNTED, [[True]])),
+    (InvalidRequest, lambda: pate.TrialVotes(COUNTED, np.ones((1, 2), dtype=bool))),
+]
+
+
+@pytest.mark.parametrize(("error", "ask"), WRONG)
 def test_wrong_requests_are_named(error: type[Exception], ask: Callable[[], Any]) -> None:
     """Whatever is wrong raises an error of the library that says so, not that the budget is too
     small.
@@ -258,16 +245,12 @@ def test_the_constant_is_the_best_set_of_labels_for_all_items() -> None:
 
 
 def test_every_planned_mechanism_fits_the_budget() -> None:
-    """Each spends nearly all of a zCDP budget on all rounds, by the curve that is charged, and no
-    more.
-    """
+    """Each is admitted for all rounds by the curve that is charged, and not for a tenth more."""
     budget = acc.Budget(rho=0.2, delta=1e-6)
-    plan = pate.plan_votes(
-        pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20
-    )
+    model = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
+    plan = pate.plan_votes(model, budget, rounds=20)
     assert len(plan.ranked) == 6
-    whole = 20 * plan.recommended.mechanism.curve
-    assert plan.as_data()["risk"]["found"] == whole.attack(0.01)
+    assert plan.as_data()["risk"]["found"] == (20 * plan.recommended.mechanism.curve).attack(0.01)
     for planned in plan.ranked:
-        assert budget.admits(20 * planned.mechanism.curve)
-        assert not budget.admits(22 * planned.mechanism.curve)
+        curve = planned.mechanism.curve
+        assert (budget.admits(20 * curve), budget.admits(22 * curve)) == (True, False)

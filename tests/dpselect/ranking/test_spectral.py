@@ -5,6 +5,7 @@ top-k.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,24 +218,31 @@ def test_tables_of_any_library_read_the_same(table: Any) -> None:
     assert np.array_equal(found.wins().toarray(), expected.wins().toarray())
 
 
+NAMED: list[tuple[list[Any], str]] = [
+    ([[], []], "at least one"),
+    ([["secret"], []], "same length"),
+    ([["secret"], ["secret"]], "itself"),
+    ([["secret", None], ["b", "a"]], "none missing"),
+    ([[1.0, np.nan], [2.0, 3.0]], "int or str"),
+    ([[["secret"]], ["b"]], "one column"),
+    ([["secret"], ["b"], [0.0]], "> 0"),
+    ([["secret"], ["b"], [np.nan]], "finite"),
+    ([["secret"], ["b"], ["secret"]], "numbers"),
+    ([["secret"], ["b"], [1.0, 2.0]], "one per comparison"),
+]
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Comparisons([], []), "at least one"),
-        (lambda: Comparisons(["secret"], []), "same length"),
-        (lambda: Comparisons(["secret"], ["secret"]), "itself"),
-        (lambda: Comparisons(["secret", None], ["b", "a"]), "none missing"),
-        (lambda: Comparisons([1.0, np.nan], [2.0, 3.0]), "int or str"),
-        (lambda: Comparisons([["secret"]], ["b"]), "one column"),
-        (lambda: Comparisons(["secret"], ["b"], [0.0]), "> 0"),
-        (lambda: Comparisons(["secret"], ["b"], [np.nan]), "finite"),
-        (lambda: Comparisons(["secret"], ["b"], ["secret"]), "numbers"),
-        (lambda: Comparisons(["secret"], ["b"], [1.0, 2.0]), "one per comparison"),
+        *((partial(Comparisons, *given), says) for given, says in NAMED),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "c"]), "not in items"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "b"]), "each once"),
         (lambda: Comparisons(["secret"], ["b"]).restrict(["b", "c"]), "not in the catalog"),
-        (lambda: read({"w": ["secret"]}, winner="w", loser="l"), "no column 'l'"),
-        (lambda: read(pd.DataFrame({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'"),
+        *(
+            (partial(read, table({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'")
+            for table in (dict, pd.DataFrame)
+        ),
         # where shares of wins leave the floats, or not, by who won
         (lambda: Comparisons(["secret"], ["b"], [1e308]), "weights must"),
         (lambda: Comparisons(["secret"], ["b"], [5e-324]), "weights must"),

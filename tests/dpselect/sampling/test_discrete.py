@@ -79,15 +79,3 @@ def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None
         assert equally_likely(hits) > LIMIT
     pairs = [len(successes(64, level, words)) for _ in range(2000)]
     assert abs(np.var(pairs) - 64 * chance * (1 - chance)) < 0.2 * 64 * chance + 0.1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("level", [6, 9])
-def test_repetitions_are_replaced(level: int) -> None:
-    """Over 2^29 trials the number of successes is right to 6 standard errors: places drawn twice in
-    a piece are drawn again.
-    """
-    words = ExactSampler(np.random.default_rng(20 + level)).words
-    total = sum(len(successes(2**24, level, words)) for _ in range(32))
-    mean = 2.0 ** (29 - level)
-    assert abs(total - mean) < 6 * np.sqrt(mean)

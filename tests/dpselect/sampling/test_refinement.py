@@ -110,10 +110,10 @@ def test_many_close_estimates_are_ranked_together() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_from_far_up_the_tail_are_compared_by_all_their_bits(name: str) -> None:
     """Entries with V = 2^-level * 0.w, as the sweep makes them, are ranked as the slow reference
-    ranks them; 600 cases.
+    ranks them; 240 cases.
     """
     noise, rng = noise_of(name), np.random.default_rng(6)  # type: ignore[arg-type]
-    for _ in range(100):
+    for _ in range(40):
         values, words = rng.normal(size=6) * 15, rng.integers(0, 2**64, 6, dtype=np.uint64)
         levels = rng.integers(0, 57, 6)
         expected = order(noise, values.tolist(), 0.8, words.tolist(), 4, levels.tolist())
@@ -189,29 +189,19 @@ def test_levels_promise_no_more_than_the_tail(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_float_bounds_contain_the_real_number(name: str) -> None:
     """The float64 enclosure contains the Arb ball of the same cell, from the deepest tail to the
-    other end.
+    other end. Outside the places that are named, an estimate is within 2^-22 of isf at both ends.
     """
-    noise = noise_of(name)  # type: ignore[arg-type]
-    rng = np.random.default_rng(1)
-    words = np.concatenate(
-        [
-            rng.integers(0, 2**64, 1500, dtype=np.uint64),
-            (
-                np.uint64(2**64 - 1)
-                - (
-                    rng.integers(0, 2**64, 500, dtype=np.uint64)
-                    >> rng.integers(0, 53, 500).astype(np.uint64)
-                )
-            ),
-            rng.integers(0, 2**64, 1000, dtype=np.uint64)
-            >> rng.integers(0, 60, 1000).astype(np.uint64),
-            np.array([0, 1, 2**11 - 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64),
-        ]
-    )
+    noise, rng = noise_of(name), np.random.default_rng(1)  # type: ignore[arg-type]
+    bulk = rng.integers(0, 2**64, 2000, dtype=np.uint64)
+    edge = bulk[:700] >> rng.integers(0, 64, 700).astype(np.uint64)
+    ends_of_words = [0, 1, 2**11 - 1, 2**36 - 1, 2**36, 2**63 - 1, 2**63, 2**64 - 2**36, 2**64 - 1]
+    words = np.concatenate([bulk, edge, ~edge, np.array(ends_of_words, dtype=np.uint64)])
     level = np.where(rng.integers(0, 2, len(words)) > 0, rng.integers(0, 57, len(words)), 0)
     low, high = contest_bounds(noise, np.zeros(len(words)), level, words)
-    assert not np.isnan(low).any()
-    assert not np.isnan(high).any()
+    found, wide = estimates(noise, words)
+    assert not np.isnan([low, high]).any()
+    assert set(np.flatnonzero(words < 2**35).tolist()) <= set(wide.tolist())
+    near = (level == 0) & ~np.isin(np.arange(len(words)), wide)
     with ctx.workprec(300):
         for i, (word, at) in enumerate(zip(words.tolist(), level.tolist(), strict=True)):
             ends = [
@@ -220,33 +210,7 @@ def test_float_bounds_contain_the_real_number(name: str) -> None:
                 if 0 < edge < 2 ** (64 + at)
             ]
             assert all(low[i] < end < high[i] for end in ends)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_estimates_are_as_near_as_they_promise(name: str) -> None:
-    """Outside the places that are named, an estimate is within 2^-22 of isf at both ends of the
-    word's cell; ends included.
-    """
-    noise = noise_of(name)  # type: ignore[arg-type]
-    rng = np.random.default_rng(3)
-    bulk = rng.integers(0, 2**64, 1500, dtype=np.uint64)
-    edge = bulk[:500] >> rng.integers(20, 64, 500).astype(np.uint64)
-    words = np.concatenate(
-        [
-            bulk,
-            edge,
-            ~edge,
-            np.array([0, 2**36, 2**36 - 1, 2**64 - 2**36, 2**64 - 1], dtype=np.uint64),
-        ]
-    )
-    found, wide = estimates(noise, words)
-    assert set(np.flatnonzero(words < 2**35).tolist()) <= set(wide.tolist())
-    with ctx.workprec(300):
-        for i in sorted(set(range(len(words))) - set(wide.tolist())):
-            ends = [
-                NOISE_LAWS[noise.name].inverse(arb((int(words[i]) + step, -64))) for step in (0, 1)
-            ]
-            assert all(abs(found[i] - end) < 2.0**-22 for end in ends)
+            assert not near[i] or all(abs(found[i] - end) < 2.0**-22 for end in ends)
 
 
 @pytest.mark.parametrize("name", NAMES)

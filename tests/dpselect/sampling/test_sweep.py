@@ -25,7 +25,6 @@ from dpselect.sampling.exact import (
     rank_groups,
     units,
 )
-from dpselect.verify.quadrature import argmax_probabilities
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8
@@ -99,37 +98,6 @@ def test_groups_reveal_independent_uniforms(threshold: float) -> None:
     }
     _assert_uniform(_uniform(entries))
     _assert_uniform(_uniform(entries)[entries.index == 0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "threshold", "by"),
-    [
-        *((name, at, 0.0) for name in NAMES for at in (8.0, -2.0)),
-        *(("laplace", 5.0, by) for by in (0.4, np.inf)),
-    ],
-)
-def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float, by: float) -> None:
-    """The winner among 40 scores on 5 levels has its exact law, whatever the threshold the sweep
-    starts from; with enclosures that leave much or everything undecided too: refinement continues
-    the same V.
-    """
-    rng = np.random.default_rng(3)
-    kinds = np.arange(40) % 5
-    values, rounds = kinds * 0.9, 500 if by else 1200
-    law = np.bincount(kinds, weights=argmax_probabilities(noise_of(name), 1.1, values))  # type: ignore[arg-type]
-    seen = np.zeros(5)
-    for _ in range(rounds):
-        problem = RankingProblem(
-            values,
-            noise_of(name),
-            1.1,
-            1,
-            ExactSampler(rng).words,
-            widened(by) if by else contest_bounds,
-        )  # type: ignore[arg-type]
-        seen[kinds[SweepIndex(problem).top_k(problem.k, threshold).index[0]]] += 1
-    assert fit(seen, law) > LIMIT
 
 
 @pytest.mark.slow
@@ -283,7 +251,7 @@ def test_peeling_in_one_pass_has_the_law_of_rounds(
             SweepIndex, "peel", lambda self, rounds, taken: begin(self, rounds, taken, threshold)
         )
     problem = _problem(values, "laplace", 1.5, 3, seed=17, by=by)
-    drawn = [tuple(int(values[i]) for i in peel(problem)) for _ in range(300 if by else 500)]
+    drawn = [tuple(int(values[i]) for i in peel(problem)) for _ in range(250)]
     assert set(drawn) <= set(classes)
     assert fit([drawn.count(key) for key in classes], list(classes.values())) > LIMIT
 
