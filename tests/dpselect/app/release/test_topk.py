@@ -128,6 +128,7 @@ BOUNDLESS = "without max_items_per_user= all are"
             "Raise the budget",
         ),
         ({"k": 0}, InvalidRequest, "k"),
+        ({"pay_for_what_came_out": True}, InvalidRequest, "needs ledger="),
         (
             {"mechanism": "racing_top_k"},
             dps.errors.InvalidMechanism,
