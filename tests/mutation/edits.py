@@ -819,7 +819,7 @@ dpselect/app/events/rows.py
         ('[,"\r\n]', => ('["\r\n]',
     dpselect/app/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
         if kind == "number":¶        operand, excluded => if kind == "none":¶        operand, excluded
-    dpselect/app/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
+    dpselect/test_boundary.py::test_a_value_that_cannot_be_read_is_refused_in_the_same_words
          if is_label(role) else name =>
     dpselect/app/events/test_nothing.py::test_integers_are_split_as_their_digits
         kinds["item"] = "str" => pass
