@@ -781,10 +781,9 @@ dpselect/app/events/engine_counts.py
         self.ended.value = self.ended.value or _FAILED => pass
     dpselect/app/events/test_engine_counts.py::test_engine_counts_refuse_unsuitable_mechanisms_before_a_draw
         mechanism._require(self._group_scores([0] * len(public), public, list), source) => pass
+        mechanism.traits.ranks_counts and  =>
     dpselect/app/events/test_engine_counts.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
-    dpselect/app/events/test_engine_counts.py::test_held_counts_refuse_mechanisms_that_need_all_scores
-        mechanism.traits.ranks_counts and  =>
 dpselect/app/events/log_check.py
     dpselect/app/events/test_log_check.py::test_check_counts_catalog_items_in_the_log
         ANTI JOIN seen => SEMI JOIN seen
