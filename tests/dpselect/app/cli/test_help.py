@@ -67,14 +67,6 @@ def test_commands_and_parameters_have_help() -> None:
     assert [path for path, words in said.items() if len(words) <= 10 or words[-1] != "."] == []
 
 
-@pytest.mark.parametrize("group", ["ledger", "continual"])
-def test_a_list_of_commands_is_whole(group: str) -> None:
-    """Beside each command of a group stands its first sentence, to its end."""
-    listed = " ".join(dpselect(group, "--help").stdout.split("Commands:")[1].split())
-    assert "..." not in listed
-    assert all(f"{name} " in listed for name in COMMANDS[f"dpselect {group}"].commands)
-
-
 def test_every_parameter_is_on_the_page() -> None:
     """The documentation names each option, and each argument by its placeholder."""
     named = [

@@ -236,8 +236,6 @@ def test_spreadsheet_safe_option_defuses_formula_text() -> None:
     table, kept = pl.read_csv("top.csv"), json.loads(Path("top.csv.json").read_text())
     assert {*table["item"]} == {"'=1+1", "'@SUM(A1)", "fine; a-b"}
     assert {*kept["selection"]["labels"]} == {*bad}
-    refused = dpselect(asked, "--output top.json")
-    assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
 
 
 def test_parquet_without_its_library_is_refused_before_the_charge(
@@ -296,31 +294,23 @@ def test_recorded_answer_needs_a_committed_charge(words: str) -> None:
 
 
 def test_a_retry_gives_the_kept_answer(words: str) -> None:
-    """With --key and the --output of before the recorded answer is printed again, as text or JSON:
-    nothing is charged or drawn.
-
-    A dry run says so, and under another key that the file is in the way, as a release would.
+    """With --key and the --output of before the recorded answer is printed again: nothing is read,
+    charged or drawn. A dry run says so, and under another key that the file is in the way, as a
+    release would.
     """
     asked = f"{words} --output answer.json"
     other, keyless = asked.replace("monday", "tuesday"), asked.replace("--key monday", "")
-    first = dpselect(asked)
-    assert first.exit_code == 0, first.stderr
-    Path("log.csv").unlink()  # nothing is read either
-    with acc.Ledger.open(URL) as ledger:
-        before = ledger.heads().datasets
-        again = dpselect(asked, "--json")
-        assert (again.exit_code, again.stdout) == (0, Path("answer.json").read_text())
-        # what was left then is not kept
-        assert dpselect(asked).stdout.startswith(first.stdout.partition("Budget: ")[0])
-        told = " ".join(dpselect(asked, "--dry-run").stdout.split())
-        assert "nothing more would be charged, because entry 1 covers" in told
-        for in_the_way in (f"{other} --dry-run", other, keyless):
-            refused = dpselect(in_the_way)
-            assert (refused.exit_code, refused.stdout) == (2, "")
-            assert "is not overwritten" in refused.stderr
-        changed = dpselect(asked.replace("--epsilon 1", "--epsilon 0.5"))
-        assert (changed.exit_code, "paid for another release" in changed.stderr) == (1, True)
-        assert ledger.heads().datasets == before
+    assert dpselect(asked).exit_code == 0
+    Path("log.csv").unlink()
+    again = dpselect(asked, "--json")
+    assert (again.exit_code, again.stdout) == (0, Path("answer.json").read_text())
+    told = " ".join(dpselect(asked, "--dry-run").stdout.split())
+    assert "nothing more would be charged, because entry 1 covers" in told
+    for in_the_way in (f"{other} --dry-run", other, keyless):
+        refused = dpselect(in_the_way)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "is not overwritten" in refused.stderr
+    assert steps() == ["charge", "release"]
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "4.5"])

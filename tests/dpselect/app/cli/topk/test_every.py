@@ -110,23 +110,6 @@ def test_a_dry_run_of_a_series_writes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_last_day_may_be_cut_short() -> None:
-    """An end inside a day is refused but with --partial-last; that day's key has then paid for what
-    came before the end.
-    """
-    early = {"until": "2024-05-03T14:00:00"}
-    said = " ".join(every(**early).stderr.split())
-    assert "the nearest are 2024-05-03 and 2024-05-04; --partial-last ends" in said
-    assert not spent()
-    assert states(every("--partial-last", **early)) == ["released"] * 3
-    assert [winner(day) for day in (1, 2, 3)] == ["zoo", "pier", "zoo"]
-    whole = every()
-    assert whole.exit_code == 1
-    assert "with another until" in " ".join(whole.stderr.split())
-    assert spent() == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
-
-
-@pytest.mark.slow
 def test_a_gap_stays_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The events of a day that is released already fall to no other day; a run reads the log once,
     and not where all is done.

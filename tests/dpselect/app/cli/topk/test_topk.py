@@ -33,10 +33,8 @@ FOUND = ["hit", "fair"]
 LISTED = "--domain CATALOG --domain-column shop"
 ON_DISK = f"--k 2 {CERTAIN} --engine duckdb"
 ONE = f"--k 1 {CERTAIN}"
-BOUND = {"max_items_per_user": None, "clip": None, "salt": None}
 # What is asked, and what the answer holds: the parts of its JSON by their names.
 ANSWERS: dict[str, tuple[str, dict[str, object]]] = {
-    "counts on disk": (ON_DISK, {"selection.labels": FOUND}),
     "clipped on disk": (
         f"{ON_DISK} --max-items-per-user 4 --clip 1",
         {"selection.labels": FOUND, "mechanism.kind": "sparse_histogram", "contributions.clip": 1},
@@ -54,22 +52,14 @@ ANSWERS: dict[str, tuple[str, dict[str, object]]] = {
             "guarantee.pure_epsilon": pytest.approx(400),
         },
     ),
-    "a salt": (
-        f"{ONE} --max-items-per-user 1 --salt pepper",
-        {"contributions": BOUND | {"max_items_per_user": 1, "salt": "pepper"}},
-    ),
-    "no bound": (f"{ONE} --mechanism limited_domain", {"contributions": BOUND}),
     "clipped counts by a pure budget": (
         f"--k 2 --epsilon 400 --clip 1 {LISTED}",
         {"selection.labels": FOUND, "mechanism.noise": "laplace", "mechanism.sensitivity.l1": 1},
     ),
-    **{
-        noise: (
-            f"{ONE} {LISTED} --mechanism oneshot_top_k --noise {noise}",
-            {"selection.labels": ["hit"], "mechanism.noise": noise},
-        )
-        for noise in ("logistic", "gaussian")
-    },
+    "a noise": (
+        f"--k 1 {CERTAIN} {LISTED} --mechanism oneshot_top_k --noise logistic",
+        {"selection.labels": ["hit"], "mechanism.noise": "logistic"},
+    ),
 }
 
 
