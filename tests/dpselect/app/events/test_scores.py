@@ -41,6 +41,7 @@ def read(table: pa.Table, **options: Any) -> events.EventCounts:
         (NUMBERS, ["20", 3, np.int32(5)], [2, 1, 0]),
         # rows may have told the type: what is no integer there is no refusal
         (NUMBERS, ("020", "x", 3, 10**50), [0, 0, 1, 0]),
+        (pa.table({"u": [1, 2], "i": ["7", "zoo"]}), range(5, 9), [0, 0, 1, 0]),
     ],
 )
 def test_a_catalog_is_public(table: pa.Table, catalog: list[object], counts: list[int]) -> None:
