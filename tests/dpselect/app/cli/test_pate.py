@@ -167,6 +167,7 @@ def test_a_job_whose_ledger_is_gone_is_not_resumed() -> None:
         asked = f"pate votes.npz --output {output} --mechanism gnmax --sigma 1 --resume"
         return dpselect(asked)
 
+    assert "starts without --resume" in " ".join(resumed("labels.jsonl").stderr.split())
     assert label().exit_code == 0
     folder = Path("labels.jsonl.job")
     ledger = (folder / "ledger.db").rename("aside.db")

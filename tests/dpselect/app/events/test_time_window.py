@@ -103,14 +103,15 @@ def test_events_without_a_time_are_left_out() -> None:
     ("row", "options", "words"),
     [
         ({"i": 7.5}, {}, "neither text nor whole numbers"),
+        ({"i": 7.5}, {"null": "7.5", "where": "i = 7"}, "neither text nor whole numbers"),
         ({"i": 7, "v": SECRET}, {"value": "v", "value_clip": 5}, "not a finite number"),
     ],
 )
 def test_a_refusal_does_not_depend_on_the_window(
     row: Any, options: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    """What is malformed is looked for in the whole log: all windows alike, before any period that
-    the log is cut into.
+    """What is malformed is looked for in the whole log: all windows alike, whatever labels and rows
+    are left out, before any period that the log is cut into.
     """
     log, said = tmp_path / "l.jsonl", set[str]()
     rows = [{"t": "2024-01-01", "u": 1, "i": 7, "v": 1}, {"t": "2024-02-01", "u": 1, **row}]
