@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from build.util import project_wheel_metadata
-from typer.testing import CliRunner
+from shell import dpselect
 
-from dpselect.app.cli.app import app
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.mechanisms import members
 
@@ -68,20 +67,16 @@ def test_every_mechanism_has_a_page() -> None:
 
 
 def test_paths_that_a_page_names_exist() -> None:
-    """A reader who follows a path in backticks from the top of the tree arrives, but at files that
-    a page says to write.
+    """A reader who follows a path in backticks from the top of the tree, or runs a script there,
+    arrives, but at files that a page says to write.
     """
-    pattern = re.compile(r"`((?:accounting|dpselect|tests|notebooks)/[\w./]*\w/?)`")
-    named = {
-        (page.name, path)
-        for page in (ROOT / "docs").rglob("*.md")
-        for path in pattern.findall(page.read_text())
-    }
-    assert {
-        (page, path)
-        for page, path in named
-        if not (ROOT / path).exists() and path not in MADE_BY_THE_READER
-    } == set()
+    named = re.compile(
+        r"`(?:python )?((?:accounting|docs|dpselect|notebooks|tests)/[\w./]*\w/?)(?=[` ])"
+    )
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    paths = {path for page in pages for path in named.findall(page.read_text())}
+    assert len(paths) > 40
+    assert [path for path in paths - MADE_BY_THE_READER if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.slow
@@ -89,23 +84,9 @@ def test_documented_guarantee_matches_the_printed_output(tmp_path: Path) -> None
     """The price of README's first release, which no data change, is the one on each of three
     pages.
     """
-    log = tmp_path / "log.csv"
-    log.write_text("user_id,item_id\nana,park\n")
-    asked = [
-        "topk",
-        str(log),
-        "--user",
-        "user_id",
-        "--item",
-        "item_id",
-        "--k",
-        "10",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-6",
-    ]
-    printed = CliRunner().invoke(app, asked)
+    (log := tmp_path / "log.csv").write_text("user_id,item_id\nana,park\n")
+    asked = "--user user_id --item item_id --k 10 --epsilon 1 --delta 1e-6"
+    printed = dpselect("topk", log, asked)
     assert printed.exit_code == EXPLAINED  # of one user
     for page in ("README.md", "docs/start.md", "docs/guarantee.md"):
         shown = set(PROMISE.findall((ROOT / page).read_text()))

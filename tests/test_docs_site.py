@@ -291,15 +291,6 @@ def test_the_errata_name_tests_that_exist() -> None:
         assert f"def {test}(" in (ROOT / path).read_text(), (path, test)
 
 
-def test_commands_that_pages_name_exist() -> None:
-    """Scripts that pages tell the reader to run are there."""
-    named = {
-        script for page in PAGES for script in re.findall(r"`python ([\w/]+\.py)", page.read_text())
-    }
-    assert len(named) >= 6
-    assert [script for script in sorted(named) if not (ROOT / script).exists()] == []
-
-
 def test_every_package_has_a_reference_page() -> None:
     """Each package with public names has a page that lists them with their docstrings."""
     packages = {

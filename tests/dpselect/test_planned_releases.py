@@ -4,11 +4,9 @@ and not one more.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from shell import dpselect
 from spread import spread
 
 import accounting as acc
@@ -145,31 +143,3 @@ def test_budgets_that_cannot_be_shared_are_refused() -> None:
         fitted("limited_domain", acc.Budget(epsilon=1.0), UNKNOWN)
     assert APPROXIMATE.failure_of_each(3) == 1.66666e-07
     assert acc.Budget(epsilon=1.0).failure_of_each(3) == 0.0
-
-
-@pytest.mark.slow
-def test_topk_takes_its_share_of_the_datasets_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With --releases and no budget it is the dataset's, its failure share included: two releases
-    fit, a third is told why.
-    """
-    monkeypatch.chdir(tmp_path)
-    rows = (f"u{user},hit\nu{user},fair\n" for user in range(900))
-    Path("log.csv").write_text("user,item\n" + "".join(rows))
-    with Ledger.open("sqlite:///p.db") as ledger:
-        budget = acc.Budget(epsilon=1.0, delta=1e-6, failure=8e-7)
-        ledger.create_dataset("log", budget, "add_remove")
-    ask, paid = "topk log.csv --user user --item item --k 2 --releases 2", "--dataset log"
-    paid += " --ledger sqlite:///p.db"
-    for words in ("", "--epsilon 1 --delta 1e-6"):  # the dataset's own, in words
-        done = dpselect(ask, paid, words, "--json")
-        assert done.exit_code == 0, done.stderr
-        told = json.loads(done.stdout)
-        assert (told["planned_releases"], told["curve"]["delta0"]) == (2, 4e-07)
-    refused = dpselect(ask, paid)
-    assert (refused.exit_code, refused.stdout) == (3, "")
-    assert "This release does not fit because " in refused.stderr
-    assert "Nothing was charged" in refused.stderr
-    nowhere = dpselect(ask)  # no ledger to look at
-    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)

@@ -156,6 +156,7 @@ def test_selection_hides_the_number_of_other_items() -> None:
     assert many.labels == ("b",)
     assert many.to_arrow()["item"].to_pylist() == ["b"]
     assert not {"indices", "positions"} & {*repr(many).split("="), *json.loads(many.to_json())}
+    assert dps.Selection.from_json(many.to_json()).labels == many.labels
     with pytest.raises(dps.errors.DomainMismatch, match="labels"):
         _ = many.indices
 
@@ -187,16 +188,3 @@ def _tuples(data: dict[str, object]) -> dict[str, object]:
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
     }
-
-
-def test_positions_among_observed_candidates_stay_private() -> None:
-    """A selection of observed items shows labels; positions, which count other items, are in
-    neither repr nor JSON.
-    """
-    selection = dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(OBSERVED)
-    assert selection.labels == ("b",)
-    assert selection.to_arrow()["item"].to_pylist() == ["b"]
-    assert "indices" not in repr(selection)
-    assert "indices" not in selection.model_dump_json()
-    assert "positions" not in selection.model_dump_json()
-    assert dps.Selection.model_validate_json(selection.model_dump_json()).labels == selection.labels

@@ -785,10 +785,9 @@ dpselect/app/events/engine_counts.py
         self.ended.value = self.ended.value or _FAILED => pass
     dpselect/app/events/test_engine_counts.py::test_engine_counts_refuse_unsuitable_mechanisms_before_a_draw
         mechanism._require(self._group_scores([0] * len(public), public, list), source) => pass
+        mechanism.traits.ranks_counts and  =>
     dpselect/app/events/test_engine_counts.py::test_untouched_candidates_are_drawn_uniformly
          AND (d -" f" {low}) % {step} = 0" => "
-    dpselect/app/events/test_engine_counts.py::test_held_counts_refuse_mechanisms_that_need_all_scores
-        mechanism.traits.ranks_counts and  =>
 dpselect/app/events/log_check.py
     dpselect/app/events/test_log_check.py::test_check_counts_catalog_items_in_the_log
         ANTI JOIN seen => SEMI JOIN seen
@@ -823,7 +822,7 @@ dpselect/app/events/rows.py
         ('[,"\r\n]', => ('["\r\n]',
     dpselect/app/events/test_neighbors.py::test_missing_labels_are_the_same_in_every_format
         if kind == "number":¶        operand, excluded => if kind == "none":¶        operand, excluded
-    dpselect/app/events/test_nothing.py::test_a_malformed_value_refuses_whatever_is_selected
+    dpselect/test_boundary.py::test_a_value_that_cannot_be_read_is_refused_in_the_same_words
          if is_label(role) else name =>
     dpselect/app/events/test_nothing.py::test_integers_are_split_as_their_digits
         kinds["item"] = "str" => pass

@@ -4,7 +4,6 @@ who ask for one.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -92,14 +91,3 @@ def test_text_is_printable(text: str) -> None:
     """No control character survives, and harmless text is not touched."""
     assert printable(text).isprintable()
     assert not text.isprintable() or printable(text) == text
-
-
-@pytest.mark.parametrize("named", ["city", "shop --item what"])
-def test_no_private_number_is_in_a_refusal(ask: Any, catalog: Path, named: str) -> None:
-    """What is refused once the log is read tells of its columns, and neither how many rows nor how
-    many users it has.
-    """
-    done = ask("--k 2 --epsilon 1 --domain", catalog, f"--domain-column {named}")
-    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (1, "", 1)
-    assert "'town'" in done.stderr or "'shop'" in done.stderr
-    assert not {"613", "419", "2066", "1033"} & set(done.stderr.replace("'", " ").split())

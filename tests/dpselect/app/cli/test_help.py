@@ -54,30 +54,17 @@ def leaves() -> Iterator[tuple[str, Any]]:
 COMMANDS, PARAMETERS, LEAVES = dict(commands()), dict(parameters()), dict(leaves())
 
 
-def test_every_command_has_help() -> None:
-    """A command explains itself in a sentence, and the documentation has a page for it."""
+def test_commands_and_parameters_have_help() -> None:
+    """A command explains itself in a sentence, and the documentation has a page for it; an argument
+    or an option in a sentence that ends.
+    """
     assert {"dpselect topk", "dpselect plan", "dpselect ledger"} < set(COMMANDS)
-    assert len(PARAMETERS) > 25
     assert [path for path, command in COMMANDS.items() if len(command.help or "") <= 20] == []
-    assert [
-        path for path in list(COMMANDS)[1:] if f"# `{path}" not in pages().get(path.split()[1], "")
-    ] == []
-
-
-@pytest.mark.parametrize("group", ["ledger", "continual"])
-def test_a_list_of_commands_is_whole(group: str) -> None:
-    """Beside each command of a group stands its first sentence, to its end."""
-    listed = " ".join(dpselect(group, "--help").stdout.split("Commands:")[1].split())
-    assert "..." not in listed
-    assert all(f"{name} " in listed for name in COMMANDS[f"dpselect {group}"].commands)
-
-
-def test_every_parameter_has_help() -> None:
-    """An argument or an option explains itself in a sentence that ends."""
-    said = {path: getattr(parameter, "help", None) or "" for path, parameter in PARAMETERS.items()}
-    assert {
-        path: words for path, words in said.items() if len(words) <= 10 or not words.endswith(".")
-    } == {}
+    paths = list(COMMANDS)[1:]
+    assert [one for one in paths if f"# `{one}" not in pages().get(one.split()[1], "")] == []
+    said = {path: getattr(one, "help", None) or "" for path, one in PARAMETERS.items()}
+    assert len(said) > 25
+    assert [path for path, words in said.items() if len(words) <= 10 or words[-1] != "."] == []
 
 
 def test_every_parameter_is_on_the_page() -> None:

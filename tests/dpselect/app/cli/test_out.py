@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import io
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from shell import dpselect
 from typer.testing import Result
 
@@ -160,23 +158,6 @@ def test_devices_and_overlong_files_are_refused_as_text(tmp_path: Path) -> None:
         read_text(tmp_path / "long", InvalidRequest, most=10)
     (tmp_path / "marked").write_bytes(b"\xef\xbb\xbftext")
     assert read_text(tmp_path / "marked", InvalidRequest) == "text"
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_the_bar_moves_and_tells_percentages_only(*, terminal: bool) -> None:
-    """On a terminal the percentage follows the parts that are done; how many parts there are is not
-    told. Where stderr is none nothing is called and nothing written.
-    """
-    console = Console(file=io.StringIO(), force_terminal=terminal, width=80)
-    with reading(console) as callback:
-        assert (callback is not None) is terminal
-        if callback is not None:
-            callback(4327, 8654)
-    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", console.file.getvalue())  # type: ignore[attr-defined]
-    assert ("50%" in shown) is terminal
-    assert (shown != "") is terminal
-    assert "4327" not in shown
-    assert "8654" not in shown
 
 
 def test_a_bar_is_drawn_on_stderr(monkeypatch: pytest.MonkeyPatch) -> None:

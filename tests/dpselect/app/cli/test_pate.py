@@ -19,7 +19,6 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.app.labeling.labeling import Labeling
 
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
 # One vote per teacher, all but two for label (round mod 4): at sigma 1 the winner is beyond doubt.
@@ -168,6 +167,7 @@ def test_a_job_whose_ledger_is_gone_is_not_resumed() -> None:
         asked = f"pate votes.npz --output {output} --mechanism gnmax --sigma 1 --resume"
         return dpselect(asked)
 
+    assert "starts without --resume" in " ".join(resumed("labels.jsonl").stderr.split())
     assert label().exit_code == 0
     folder = Path("labels.jsonl.job")
     ledger = (folder / "ledger.db").rename("aside.db")
@@ -305,31 +305,6 @@ def test_python_labels_as_the_command_does(votes: Path) -> None:
     assert _labels(Path("python.jsonl")) == _labels(Path("labels.jsonl")) == WINNERS
     for name in ("guarantee", "mechanism", "rounds", "risk"):
         assert here[name] == told[name]
-
-
-def test_each_surface_has_its_own_spelling(votes: Path) -> None:
-    """An error names options where the command was called, and keywords where Python was: nothing
-    to look up.
-    """
-    asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0, "output": "labels.jsonl"}
-
-    def require(words: str, keywords: str, *, resume: bool = False) -> None:
-        with pytest.raises(acc.AccountingError) as refused:
-            dps.pate.label(votes, **asked, resume=resume)
-        assert words in " ".join(label("--resume" if resume else "").stderr.split())
-        assert keywords in str(refused.value)
-        assert "--" not in str(refused.value)
-
-    labels = Path("labels.jsonl")
-    labels.write_text("precious")
-    require("labels.jsonl' exists", "output ")
-    require("starts without --resume", "starts without resume=", resume=True)
-    assert labels.read_text() == "precious"
-    labels.unlink()
-    assert label().exit_code == 0
-    require("continue it with --resume, which", "continue it with resume=True, which")
-    with Labeling.lock(Path("labels.jsonl.job"), resume=True):
-        require("then give --resume", "then give resume=True", resume=True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 import signal
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -15,8 +14,6 @@ from threading import Thread
 import pytest
 from processes import Forked, environment, fresh, warm_command
 from shell import words
-
-from dpselect.app.cli.guard import FAILED, INTERNAL
 
 _SLOW = """
 import time
@@ -59,26 +56,6 @@ def test_duckdb_adds_nothing_to_stderr_at_exit() -> None:
     done = fresh("-m", "dpselect", "topk", "--k", 1, "log")
     assert re.fullmatch(r"error: .*\n", done.stderr)
     assert done.returncode != 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-@pytest.mark.parametrize(
-    ("arguments", "unbuffered", "status"),
-    [("--version", "", INTERNAL), ("plan --help", "1", INTERNAL), ("mechanisms", "", FAILED)],
-)
-def test_full_standard_output_gives_one_error_line(
-    arguments: str, unbuffered: str, status: int
-) -> None:
-    """Where standard output takes nothing, one line says why, in the system's words, and nothing
-    more at the end. A command that writes by itself has failed; typer's own pages are not guarded.
-    """
-    command = [sys.executable, "-m", "dpselect", *arguments.split()]
-    given = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=given)
-    assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
-    assert done.returncode == status
 
 
 @pytest.mark.slow

@@ -115,13 +115,10 @@ def test_damaged_files_are_refused(
         ({"user": 1, "item": 3}, "from 1 to 2"),
         ({"user": 0, "item": 1}, "from 1 to 2"),
         ({"header": False}, "from 1 to 2"),
-        ({"user": True}, "not a column"),
         ({"user": 1.5}, "not a column"),
         ({"format": "orc"}, "format='orc'"),
-        ({"max_items_per_user": 0}, "max_items_per_user=0"),
         ({"max_items_per_user": 2.0}, "max_items_per_user=2.0"),
         ({"salt": "x"}, "salt='x'"),
-        ({"buckets": 0}, "buckets=0"),
         ({"buckets": True}, "buckets=True"),
         ({"memory_limit": "lots"}, "memory_limit='lots'"),
         ({"memory_limit": "1KiB"}, "did not fit"),
@@ -205,9 +202,6 @@ def test_unsuitable_tables_are_refused(table: object, words: str) -> None:
     what is said about files.
     """
     refused(table, words)
-    if isinstance(table, pa.Table):
-        for said in ({"format": "csv"}, {"header": True}):
-            refused(table, f"{next(iter(said))}=.* is for", **said)
 
 
 @pytest.mark.parametrize("unused", ["[" * 5000 + "]" * 5000, "9" * 6000, "1e999999"])
@@ -500,13 +494,9 @@ def test_an_interrupt_ends_a_query_that_nothing_ends(monkeypatch: pytest.MonkeyP
 _FAULTS = {
     "open quote": b'"a,b\n',
     "text after a quote": b'"a"b,c\n',
-    "quote within": b'a"b,"c"d"\n',
     "a field too few": b"a\n",
-    "a field too many": b"a,b,c\n",
     "another line end": b"a,b\rc,d\n",
-    "a byte": b"\xff,i\n",
     "half a letter": b"\xc3",
-    "a null": b"a\x00,b\n",
 }
 _READ_ALL = """
 import sys
@@ -552,10 +542,7 @@ def test_malformed_logs_are_read_to_their_end_every_time(malformed: list[Path]) 
     for place, name in enumerate(_FAULTS):
         for path in (path for path in found if Path(path).name.startswith(f"{place}-")):
             (said,) = found[path]
-            assert ("is not valid UTF-8" in said) == (name in ("a byte", "half a letter")), (
-                name,
-                said,
-            )
+            assert ("is not valid UTF-8" in said) == (name == "half a letter"), (name, said)
 
 
 _MEMORY, _LIMITED, _FULL = (
@@ -608,8 +595,8 @@ def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> No
 @pytest.mark.parametrize(
     ("limit", "name"),
     [
-        *((2**20, name) for name in ("log.parquet", "log.csv.gz", "log.csv", "-")),
-        *((megabytes << 20, "log.parquet") for megabytes in (400, 1000)),
+        *((2**20, name) for name in ("log.parquet", "log.csv.gz", "-")),
+        (400 << 20, "log.parquet"),
     ],
 )
 def test_a_limited_process_says_what_it_lacks(tmp_path: Path, name: str, limit: int) -> None:

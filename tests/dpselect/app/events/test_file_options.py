@@ -34,7 +34,6 @@ pytestmark = pytest.mark.usefixtures("shared_database")
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
 COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
 COLUMNS = {"user": "user_id", "item": "item_id"}
-CASES = Path(__file__).parents[5] / "shared" / "cases"
 
 
 def counted(source: Any, **options: Any) -> dict[Any, int]:
@@ -569,40 +568,3 @@ def test_catalogs_are_written_as_the_log_is(tmp_path: Path) -> None:
     for domain in (tmp_path / "items.csv", tmp_path / "list.txt", ["cafÉ", "zoo"]):
         answer = dps.topk(tmp_path / "log.csv", **settings, domain=domain, with_counts=True)
         assert answer.items == ("café",)
-
-
-_KNOWN: dict[str, dict[str, Any]] = {
-    "bom_semicolon_crlf.csv": {},
-    "pipe.csv": {},
-    "double_colon.dat": {"user": 1, "item": 2, "delimiter": "::"},
-    "nulls.csv": {"null": ["NULL", "\\N", "N/A"]},
-    "basket.parquet": {"user": "user", "item": "items"},
-    "basket.jsonl": {"user": "user", "item": "items"},
-    "basket_delim.csv": {"user": "user", "item": "items", "split": "|"},
-    "cp1252.csv": {"encoding": "cp1252"},
-    "cp_utf8.csv": {},
-    "utf16.csv": {"encoding": "utf-16"},
-    "leading_zero.csv": {},
-    "floatids.csv": {"user": "user", "item": "item"},
-}
-
-
-def _shared(name: str) -> Path:
-    if not (CASES / name).exists():
-        pytest.skip("needs ../shared/cases")
-    return CASES / name
-
-
-@pytest.mark.parametrize("name", _KNOWN)
-def test_files_of_bug_reports_are_read(name: str) -> None:
-    """Ten items with 380, 350, ..., 110 users, whatever the file looks like."""
-    found = sorted(counted(_shared(name), **_KNOWN[name]).values(), reverse=True)
-    lines = _shared(name).read_text("latin-1").splitlines()
-    expected = (
-        Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines})
-        if "::" in lines[0]
-        else None
-    )
-    assert found == (
-        list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True)
-    )

@@ -56,7 +56,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"group": "g"}, "needs max_groups_per_user"),
     ({**GROUPS, "cells": True}, "max_groups_per_user=1 bounds no cells="),
     ({"groups": [1]}, "are about the column group="),
-    ({"max_groups_per_user": 2}, "are about the column group="),
     ({**GROUPS, "max_groups_per_user": 0}, "max_groups_per_user=0"),
     ({**GROUPS, "group": "u"}, "user and group are the same column"),
     ({**GROUPS, "group": "x"}, "group='x' is not a column"),
@@ -69,13 +68,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"clip": 10**400}, "clip=<huge>"),
     ({"max_items_per_user": 10**400}, "max_items_per_user=<huge>"),
     ({"clip": 1.0, "clip_norm": "linf"}, "clip_norm='linf' must be"),
-    ({**SUMS, "value_clip": None}, "Give both or neither"),
     ({**SUMS, "value": None}, "Give both or neither"),
     *(
         ({**SUMS, "value_clip": clip}, "must be a number from 9.09")
-        for clip in (0, (1, 2), (-1, 2, 3), float("nan"), True, "50", 2.0**60, 10**400)
+        for clip in ((1, 2), (-1, 2, 3), float("nan"), True, "50", 10**400)
     ),
-    ({**SUMS, "clip": 1.0}, "clip= is for counts"),
     ({**SUMS, "value": "x"}, "value='x' is not a column"),
     ({**SUMS, "value": "u"}, "same column"),
     ({**SUMS, "value": "b"}, "of type BOOLEAN"),

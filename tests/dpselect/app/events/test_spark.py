@@ -19,11 +19,10 @@ import duckdb
 import numpy as np
 import pytest
 from event_oracle import AROUND_A_DAY, plain
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
 import dpselect as dps
-from dpselect.app.cli import app
 from dpselect.app.events.contributions import Amount
 from dpselect.app.events.pairs import hold
 from dpselect.app.events.reading import Reading
@@ -148,19 +147,12 @@ READINGS: dict[str, dict[str, Any]] = {
         "max_items_per_user": None,
         "buckets": 2,
     },
-    "unbounded sums": {
-        "value": "paid",
-        "value_clip": 1e9,
-        "max_items_per_user": None,
-        "salt": None,
-    },
     "listed parts": {
         "item": ["part", "city"],
         **DAY,
         "within": ["é,c3", "a,c1", ('b,"c"', "c2"), '"",c0', "no"],
     },
     "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
-    "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
     "text": {"clip": (1.0, 1.37), "clip_norm": "l1"},
     "cells": {"group": "city", "cells": True, "clip": 1.0},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
@@ -307,15 +299,11 @@ def test_spark_reading_leaves_no_views_or_rows(session: Any) -> None:
 
 def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> None:
     """Read once there; lists, bounds, clips and groups, as the embedded engine has them."""
-    arrow, frame = integers
-    with dps.events.pairs(frame, user="user", item="item", **CITY) as kept:
-        for name in ("groups", "clips"):
-            asked = {"max_items_per_user": 7, "salt": "s"} | {
-                key: READINGS[name].get(key) for key in ("groups", "clip")
-            }
-            assert plain(kept.read(**asked)) == plain(
-                read(arrow, user="user", item="item", **CITY, **asked)
-            )
+    columns: dict[str, Any] = {"user": "user", "item": "item", **CITY}
+    asked: dict[str, Any] = {"max_items_per_user": 7, "salt": "s", "clip": (1.0, 1.37)}
+    asked["groups"] = READINGS["groups"]["groups"]
+    with dps.events.pairs(integers[1], **columns) as kept:
+        assert plain(kept.read(**asked)) == plain(read(integers[0], **columns, **asked))
 
 
 def test_spark_second_round_weights_match_the_embedded_engine(session: Any) -> None:
@@ -328,7 +316,7 @@ def test_spark_second_round_weights_match_the_embedded_engine(session: Any) -> N
         dps.events.pairs(logs[1], user="user", item="item") as there,
     ):
         labels = here.read().labels[::3]  # type: ignore[union-attr]
-        for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None), (0.01, 3, "t")):
+        for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None)):
             look: Any = {"max_items_per_user": most, "salt": salt}
             found = [
                 pairs.second_round(pairs.read(**look))(labels, norm) for pairs in (here, there)
@@ -353,8 +341,7 @@ def test_label_options_are_refused_for_spark_tables(
 
 _WORDS: list[dict[str, Any]] = [
     {"item": "i", "time": "t", "since": "2024-06-01"},
-    {"item": "i", "where": ["g = mine", "v >= 0"]},
-    {"item": "i", "null": "other"},
+    {"item": "i", "where": ["g = mine", "v >= 0"], "null": "other"},
     {"item": "s"},
     {"item": "i", "value": "s", "value_clip": 5.0},
     {"item": "i", "group": "s", "max_groups_per_user": 1},
@@ -376,13 +363,13 @@ def test_empty_log_is_read_like_any_other_log(session: Any, words: dict[str, Any
         counts: Any = read(frame, user="u", **words)
         own.append(len(counts.counts))
         kinds.add((type(counts), type(counts.scores())))
-        if "group" not in words:
+        if not {"group", "value"} & words.keys():
             with hold(frame, user="u", **words) as held:
-                if "value" not in words:
-                    dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6).select(held.scores())
+                dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6).select(held.scores())
     assert (len(kinds), own) == (1, [0, 1])
-    nothing = frame.selectExpr("u", "i", "g", "v", "t", "NULL AS s")
-    assert read(nothing, user="u", **words).counts.tolist() in ([], [1])
+    if "s" in words.values():
+        nothing = frame.selectExpr("u", "i", "g", "v", "t", "NULL AS s")
+        assert read(nothing, user="u", **words).counts.tolist() == []
 
 
 def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any) -> None:
@@ -399,9 +386,7 @@ def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any
     arrow, frame = frames(session, columns)
     null = {"missing": ["NULL", "-1", "nan", ""]}
     readings: list[dict[str, Any]] = [
-        {"split": ".|"},
         {**null, "split": ".|", "where": ["other >= 1"]},
-        {**null, "item": "other"},
         {**null, "value": "paid", "value_clip": 3.0},
         {**null, "value": "text", "value_clip": (-2.0, 3.0)},
         {**null, "split": "|", "item": ["item", "other"], "where": "text = 1"},
@@ -435,27 +420,19 @@ def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> Non
         "ann\t'a\nbob\t\"\n", user="1", item="2", delimiter="\t", quote="", header=False
     ) == ('"', "'a")
     assert labels("u|i\nann|'a'\n", delimiter="|", quote="'") == ("a",)
-    whole = {
-        '""""': '"',
-        '"""a"""': '"a"',
-        '"a::b, ""c"""': 'a::b, "c"',
-        '"' + 20_000 * "a" + 5_000 * '""' + '"': None,
-    }
-    for delimiter in (",", "::"):
-        for field, label in whole.items():
-            assert labels(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter) == (
-                label or 20_000 * "a" + 5_000 * '"',
-            )
-    odd = ('a"b"', '"a"b"c"', 'a""b', '"a"b', '""a', '"a" ')
-    for field, delimiter in (*((each, "::") for each in odd), (odd[0], ","), (odd[3], ",")):
+    for delimiter, label in ((",", '"'), ("::", 'a::b, "c"'), ("::", 20_000 * "a" + 5_000 * '"')):
+        field = label.replace('"', '""')
+        assert labels(f'u{delimiter}i\nann{delimiter}"{field}"\n', delimiter=delimiter) == (label,)
+    for field, delimiter in (('a"b"', ","), ('"a"b"c"', "::"), ('a""b', "::"), ('"a" ', "::")):
         with pytest.raises(EventLogError, match="not quoted as a whole"):
             labels(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter)
     with pytest.raises(EventLogError, match="not closed on its line"):
         labels('u,i\nann,a\nbob,"x\nann,b"\n')
     with pytest.raises(EventLogError, match="NUL character"):
         labels("u\ti\nann\t\0\n", delimiter="\t", quote="")
-    with pytest.raises(EventLogError, match="cannot be read by Spark as asked"):
-        open_frame("log.parquet", Reading(user="u", item="i", delimiter="::"))
+    for said in ({"delimiter": "::"}, {"format": "jsonl"}):
+        with pytest.raises(EventLogError, match="cannot be read by Spark as asked"):
+            open_frame("log.parquet", Reading(user="u", item="i", **said))
 
 
 def test_a_row_of_other_fields_refuses_whatever_the_condition(session: Any, tmp_path: Path) -> None:
@@ -491,10 +468,8 @@ def test_spark_column_types_are_checked_by_name(session: Any) -> None:
     for asked, message in (
         ({"user": "a", "item": "c"}, "type double"),
         ({"user": "a", "item": "x"}, "not a column"),
-        ({"user": "a", "item": "a"}, "the same column"),
         ({"user": "a", "item": "b", "value": "e", "value_clip": 1}, "type boolean: values must be"),
         ({**timed, "time": "c"}, "time='c' of this Spark table is of type double"),
-        ({**timed, "time": "a"}, "holds numbers. Say with time_unit="),
         ({**timed, "time": "d", "user": "a"}, "holds something that is not a time"),
     ):
         with pytest.raises(EventLogError, match=message):
@@ -519,68 +494,31 @@ def test_a_failure_on_the_cluster_quotes_no_data(
 
 
 def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
-    """CSV by path and tables by name; the default mechanism, with its second look, and a
-    catalog.
+    """CSV by path and tables by name; the default mechanism, with its second look, and lists of
+    items and groups.
     """
-    lines = [
-        f'{user},"{word}, {word}"'
-        for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1))
-        for user in range(many)
-    ]
-    (tmp_path / "visits.csv").write_text(
-        "\n".join(["who,where", *lines, ",nobody", '77,""']) + "\n"
-    )
-    (tmp_path / "places.csv").write_text('where\n"zoo, zoo"\n"moon"\n"pier, pier"\n')
-    visits = session.read.csv(f"{tmp_path}/visits.csv", header=True).selectExpr("*", "'x' AS city")
+    words = {"zoo": 4000, "pier": 3000, "rare": 1}
+    lines = [f'{user},"{word}, {word}"' for word, many in words.items() for user in range(many)]
+    log, items, cities = (tmp_path / f"{name}.csv" for name in ("visits", "places", "cities"))
+    log.write_text("\n".join(["who,where", *lines, ",nobody", '77,""']) + "\n")
+    items.write_text('where\n"zoo, zoo"\n"moon"\n"pier, pier"\n')
+    cities.write_text("city\nx\n")
+    visits = session.read.csv(str(log), header=True).selectExpr("*", "'x' AS city")
     visits.createOrReplaceTempView("visits")
-    asked = ["--user", "who", "--item", "where", "--k", "2", "--json", "--epsilon", "4"]
-    public = ["--domain", f"{tmp_path}/places.csv"]
-    (tmp_path / "cities.csv").write_text("city\nx\n")
-    per_city = [
-        *public,
-        "--group",
-        "city",
-        "--groups",
-        f"{tmp_path}/cities.csv",
-        "--max-groups-per-user",
-        "1",
-    ]
-    observed = ["--delta", "1e-6", "--max-items-per-user", "40"]
-    for log, more in (
-        (f"{tmp_path}/visits.csv", observed),
-        *(("visits", each) for each in (public, per_city)),
-    ):
-        released = CliRunner().invoke(app, ["topk", "--engine", "spark", log, *asked, *more])
+    asked = "--engine spark --user who --item where --k 2 --json --epsilon 4"
+    listed = f"--domain {items} --group city --groups {cities} --max-groups-per-user 1"
+    for source, more in ((log, "--delta 1e-6 --max-items-per-user 40"), ("visits", listed)):
+        released = dpselect("topk", source, asked, more)
         assert released.exit_code == 0, released.output
         assert json.loads(released.stdout)["selection"]["labels"] == ["zoo, zoo", "pier, pier"]
-    refused = CliRunner().invoke(
-        app,
-        [
-            "topk",
-            "--engine",
-            "spark",
-            "visits.jsonl",
-            *asked,
-            "--delta",
-            "1e-6",
-            "--format",
-            "jsonl",
-        ],
-    )
-    assert "Parquet, CSV or TSV" in refused.stderr
     session.catalog.dropTempView("visits")
 
 
-@pytest.mark.parametrize(
-    ("name", "mark"), [("Delta", "_delta_log/0.json"), ("Paimon", "snapshot/snapshot-1")]
-)
-def test_files_of_a_table_with_a_log_are_refused_by_path(
-    session: Any, tmp_path: Path, name: str, mark: str
-) -> None:
+def test_files_of_a_table_with_a_log_are_refused_by_path(session: Any, tmp_path: Path) -> None:
     """By the folder, a part of it, a pattern or an address, with and without a row; what has no log
     is read. All kinds: test_logged_tables.py.
     """
-    log, folder = Reading(user="who", item="where"), tmp_path / f"{name} {{1}}"
+    log, folder = Reading(user="who", item="where"), tmp_path / "Paimon {1}"
     rows = session.createDataFrame(
         [("ann", "zoo", "DE")], "who string, where string, country string"
     )
@@ -588,15 +526,15 @@ def test_files_of_a_table_with_a_log_are_refused_by_path(
     rows.limit(0).write.parquet(str(tmp_path / "empty"))
     assert open_frame(str(folder).replace("{1}", "*"), log)[0].count() == 1
     for each in (folder, tmp_path / "empty"):
-        (each / mark).parent.mkdir()
-        (each / mark).write_text("{}")
+        (each / "snapshot").mkdir()
+        (each / "snapshot/snapshot-1").write_text("{}")
     plain = str(folder).replace("{", "\\{").replace("}", "\\}")
     for path in (
-        *(plain + part for part in ("", "/country=DE", "/*/*.parquet", "/country=DE/")),
-        f"file://{tmp_path}/{name} *",
+        *(plain + part for part in ("", "/*/*.parquet", "/country=DE/")),
+        f"file://{tmp_path}/Paimon *",
         str(tmp_path / "empty"),
     ):
-        with pytest.raises(EventLogError, match=f"is a {name} table") as caught:
+        with pytest.raises(EventLogError, match="is a Paimon table") as caught:
             open_frame(path, log)
         assert "DE" not in str(caught.value).split("table", 1)[0]
 
@@ -609,7 +547,7 @@ def test_old_stamps_of_parquet_are_instants_there_and_here(session: Any, tmp_pat
         ("cleo", "pier", "2024-10-27 23:30:00"),
     ]
     rows = session.createDataFrame(late, "user string, item string, at string")
-    for kind in ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"):
+    for kind in ("INT96", "TIMESTAMP_MICROS"):
         session.conf.set("spark.sql.parquet.outputTimestampType", kind)
         path = str(tmp_path / kind)
         rows.selectExpr("user", "item", "to_timestamp(at || '+00:00') AS at").write.parquet(path)
@@ -622,8 +560,7 @@ def test_old_stamps_of_parquet_are_instants_there_and_here(session: Any, tmp_pat
         assert counted == [{"zoo": 1, "pier": 1}] * 2
 
 
-@pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
-def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None:
+def test_a_period_of_a_horizon(session: Any, tmp_path: Path) -> None:
     """The users of a Spark table are those of the same rows here, who are known when these come
     again. A period may be empty.
     """
@@ -631,12 +568,9 @@ def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None
 
     from dpselect.app.continual.state import State
 
-    columns = {name: events(text)[name][:3000] for name in ("user", "item")}
-    rows = pd.DataFrame(columns, dtype=object)
-    kind = "STRING" if text else "BIGINT"
-    whole = [(user, item) for user, item in zip(columns["user"], columns["item"], strict=True)]
-    frame = session.createDataFrame(whole, schema=f"user {kind}, item {kind}")
-    kept = rows.dropna() if text else rows.dropna().convert_dtypes()
+    columns = {"user": events(text=False)["user"][:3000], "item": events(text=True)["item"][:3000]}
+    frame = frames(session, columns)[1]
+    kept = pd.DataFrame(columns, dtype=object).dropna().convert_dtypes()
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db")
     ledger.create_dataset("log", acc.Budget(epsilon=1e6, delta=1e-5), "add_remove")
     mechanism = dps.ContinualTopK(k=3, periods=3, count="running", scale=0.01, delta=1e-6)
@@ -644,8 +578,7 @@ def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None
         dps.Session(ledger, "log"), mechanism, state=tmp_path / "state", key="spark"
     )
     named = {"user": "user", "item": "item"}
-    first = opened.close(1, frame, **named)
-    assert len(first.labels or ()) == 3
+    assert len(opened.close(1, frame, **named).labels or ()) == 3
     opened.close(2, kept, **named)
     with State.open(tmp_path / "state") as state:
         assert state._run("SELECT count(*) FROM users") == [(kept["user"].nunique(),)]

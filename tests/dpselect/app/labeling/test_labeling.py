@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from stopped import stopped_at
 
 import accounting as acc
 import dpselect as dps
@@ -374,31 +374,6 @@ STEPS: list[tuple[object, str]] = [
 ]
 
 
-class Failure:
-    """Stops a job at its n-th step: before it (of a draft, when half of it is written) or
-    after it.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> None:
-        self.count, self.at, self.moment = 0, at, moment
-        for owner, name in STEPS:
-            monkeypatch.setattr(owner, name, self._wrapped(getattr(owner, name), name))
-
-    def _wrapped(self, original: Any, name: str) -> Any:
-        def step(*args: Any, **kwargs: Any) -> Any:
-            now, self.count = self.count == self.at, self.count + 1
-            if now and self.moment == "before" and name == "write_draft":
-                original(args[0], args[1][: len(args[1]) // 2])
-            if now and self.moment != "after":
-                raise KeyboardInterrupt
-            result = original(*args, **kwargs)
-            if now:
-                raise KeyboardInterrupt
-            return result
-
-        return step
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     ("pay", "at"),
@@ -408,22 +383,14 @@ class Failure:
     ],
 )
 def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
-    payer: dps.Session,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    at: int,
-    pay: Pay,
-    moment: str,
+    payer: dps.Session, tmp_path: Path, at: int, pay: Pay, moment: str
 ) -> None:
     """Stopped around each step of two batches, one more run completes it: one charge a batch,
     finished labels as they were.
     """
     folder, ballots = tmp_path / "job", pate.Ballots(COUNTS[:8], teachers=60)
-    with monkeypatch.context() as patch:
-        failure = Failure(patch, at, moment)
-        with contextlib.suppress(KeyboardInterrupt):
-            _run(folder, payer, ballots=ballots, pay=pay)
-    assert failure.count > at
+    with stopped_at(at, STEPS, moment):
+        _run(folder, payer, ballots=ballots, pay=pay)
     before = {path.name: path.read_bytes() for path in folder.glob("batch-*.json")}
     claims = {
         entry.key: entry.label

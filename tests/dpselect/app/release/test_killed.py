@@ -16,113 +16,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from shell import dpselect
 
 import accounting as acc
-from accounting.ledger import Ledger
-from dpselect.app.cli import app
+from accounting.ledger import Entry, Ledger
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release import answer
 
-for _name in (
-    "dpselect.app.cli.topk",
-    "dpselect.session",
-    "duckdb",
-    "flint",
-    "sqlalchemy.dialects.sqlite",
-):
+for _name in ("dpselect.app.cli.topk", "dpselect.session", "duckdb", "flint"):
     import_module(_name)  # which every child would do by itself
+import_module("sqlalchemy.dialects.sqlite")
 
-# fast versions in test_retry.py stop at each step in one process
-pytestmark = [pytest.mark.serial, pytest.mark.slow]
+URL = "sqlite:///p.db"
+ASKED = f"topk log.csv --user who --item shop --k 2 --epsilon 2 --delta 1e-6 --ledger {URL}"
+ASKED += " --dataset log --key {0} --output {0}.csv"
 
 
-class Kills:
-    """Releases of one log, each under a key and with a file of its own, which are killed and called
-    again.
+def ran(key: str, at: int | None = None, *, late: bool = False) -> tuple[int, int]:
+    """Status of a release in a forked process that is killed in its n-th call of a function since
+    it began to charge, or to keep what it drew; and how many there were.
     """
-
-    def __init__(self, folder: Path, *more: str) -> None:
-        self.folder, self.url, self.more = folder, f"sqlite:///{folder / 'p.db'}", more
-        (folder / "log.csv").write_text(
-            "who,shop\n" + "".join(f"u{n},s{n % m}\n" for n in range(300) for m in (1, 2, 5, 11))
-        )
-        with Ledger.open(self.url) as ledger:
-            ledger.create_dataset("log", acc.Budget(rho=1e4, delta=0.1), "add_remove")
-        # what all of them plan alike is computed before the forks
-        CliRunner().invoke(app, [*self.words("none"), "--dry-run"])
-        self.calls = [self.run(f"whole{late}", None, late=late)[1] for late in (False, True)]
-
-    def words(self, key: str) -> list[str]:
-        """The command."""
-        asked = "--user who --item shop --k 2 --epsilon 2 --delta 1e-6 --dataset log"
-        paid = ["--ledger", self.url, "--key", key, "--output", str(self.folder / f"{key}.csv")]
-        return ["topk", str(self.folder / "log.csv"), *asked.split(), *self.more, *paid]
-
-    def run(self, key: str, at: int | None, *, late: bool = False) -> tuple[int, int]:
-        """Status of a forked process that is killed in its n-th call of a function since it began
-        to charge, or to keep what it drew; and how many there were.
-        """
-        read, write = os.pipe()
-        number = os.fork()
-        if number == 0:
-            status = 70
-            try:
-                count = _counting(at, *((answer, "write_draft") if late else (Ledger, "charge")))
-                status = CliRunner().invoke(app, self.words(key)).exit_code
-                sys.setprofile(None)
-                os.write(write, str(count()).encode())
-            finally:
-                os._exit(status)
-        os.close(write)
-        with os.fdopen(read, "rb") as pipe:
-            said = pipe.read()
-        return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), int(said or 0)
-
-    def stands(self, key: str) -> tuple[str, str | None]:
-        """What the ledger has of a key and where its answer lies, in words; and the claim."""
-        with Ledger.open(self.url) as ledger:
-            steps = [entry for entry in ledger.entries("log") if entry.key == key]
-        record = self.folder / f"{key}.csv.json"
-        drafts = [
-            path for path in self.folder.glob(".dpselect-*") if f'"{key}"' in path.read_text()
-        ]
-        lies = "named" if record.exists() else "drafted" if drafts else "nowhere"
-        return f"{steps[-1].action if steps else 'nothing'}, {lies}", (
-            steps[-1].label if len(steps) > 1 else None
-        )
-
-    def kill(self, count: int, seed: int) -> Counter[str]:
-        """So many kills, each gone on with by one more call; how they stood. The keys whose answer
-        is lost are an error.
-        """
-        found, lost, places = Counter[str](), list[str](), random.Random(seed)
-        for number in range(count):
-            key = f"k{number}"
-            late = number % 2 == 1
-            # one in each of `count` equal parts; most of the calls are those that print
-            at = int((number + places.random()) / count * (self.calls[late] // (8 if late else 3)))
-            assert self.run(key, at, late=late)[0] == -signal.SIGKILL
-            state, claim = self.stands(key)
-            found[state] += 1
-            again = self.run(key, None)[0]
-            again = 0 if again == EXPLAINED else again  # an answer, too
-            with Ledger.open(self.url) as ledger:
-                steps = [entry for entry in ledger.entries("log") if entry.key == key]
-            assert [entry.action for entry in steps] == ["charge", "release"] or again
-            record = self.folder / f"{key}.csv.json"
-            if again or not record.exists() or not record.with_suffix("").exists():
-                lost.append(f"{key}: {state}, then {again}")
-                continue
-            assert claim in (None, steps[1].label)
-            assert json.loads(record.read_text())["ledger"]["entry"] == steps[0].seq
-        assert lost == []
-        assert not list(self.folder.glob(".dpselect-*-*")), (
-            "a draft; a kill may leave the scratch file of a table"
-        )
-        with Ledger.open(self.url) as ledger:
-            assert ledger.verify().ok
-        return found
+    read, write = os.pipe()
+    number = os.fork()
+    if number == 0:
+        status = 70
+        try:
+            count = _counting(at, *((answer, "write_draft") if late else (Ledger, "charge")))
+            status = dpselect(ASKED.format(key)).exit_code
+            sys.setprofile(None)
+            os.write(write, str(count()).encode())
+        finally:
+            os._exit(status)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]), int(said or 0)
 
 
 def _counting(at: int | None, owner: Any, name: str) -> Callable[[], int]:
@@ -144,18 +72,47 @@ def _counting(at: int | None, owner: Any, name: str) -> Callable[[], int]:
     return lambda: count
 
 
-WAYS = {
-    "default": (),
-    "plain": ("--mechanism", "limited_domain", "--max-items-per-user", "3"),
-}
+def steps(key: str) -> list[Entry]:
+    with Ledger.open(URL) as ledger:
+        return [entry for entry in ledger.entries("log") if entry.key == key]
 
 
-@pytest.mark.parametrize(("way", "kills"), [("default", 14), ("plain", 20)])
-def test_no_kill_loses_an_answer_that_has_a_file(tmp_path: Path, way: str, kills: int) -> None:
+# fast versions in test_retry.py stop at each step in one process
+@pytest.mark.serial
+@pytest.mark.slow
+def test_no_kill_loses_an_answer_that_has_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At places between the charge and the end of the command: charged once, one draw on record,
     the answer in its file.
     """
-    found = Kills(tmp_path, *WAYS[way]).kill(kills, seed=60)
-    assert found["charge, nowhere"] >= 3, found
-    assert found["charge, drafted"] >= 2, found
-    assert sum(found[state] for state in found if state.startswith("release")) >= 2, found
+    monkeypatch.chdir(tmp_path)
+    rows = (f"u{n},s{n % m}\n" for n in range(300) for m in (1, 2, 5, 11))
+    Path("log.csv").write_text("who,shop\n" + "".join(rows))
+    with Ledger.open(URL) as ledger:
+        ledger.create_dataset("log", acc.Budget(rho=1e4, delta=0.1), "add_remove")
+    dpselect(ASKED.format("none"), "--dry-run")  # what all of them plan alike
+    whole = [ran(f"whole{late}", late=late)[1] for late in (False, True)]
+    stood, places = Counter[tuple[str, bool]](), random.Random(60)
+    for number in range(14):
+        key, late = f"k{number}", number % 2 == 1
+        record = Path(f"{key}.csv.json")
+        # one in each of fourteen equal parts; most of the calls are those that print
+        at = int((number + places.random()) / 14 * (whole[late] // (8 if late else 3)))
+        assert ran(key, at, late=late)[0] == -signal.SIGKILL
+        before, drafts = steps(key), Path().glob(".dpselect-*")
+        kept = record.exists() or any(f'"{key}"' in path.read_text() for path in drafts)
+        stood[before[-1].action if before else "nothing", kept] += 1
+        assert ran(key)[0] in (0, EXPLAINED), (key, stood)
+        charge, release = steps(key)
+        assert (charge.action, release.action) == ("charge", "release")
+        assert before in ([], [charge], [charge, release])
+        assert json.loads(record.read_text())["ledger"]["entry"] == charge.seq
+        assert Path(f"{key}.csv").exists()
+    assert stood["charge", False] >= 3, stood
+    assert stood["charge", True] >= 2, stood
+    assert stood["release", False] + stood["release", True] >= 2, stood
+    # a kill may leave the scratch file of a table, and no draft
+    assert not list(Path().glob(".dpselect-*-*"))
+    with Ledger.open(URL) as ledger:
+        assert ledger.verify().ok

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from unittest.mock import Mock
 import pandas as pd
 import pytest
 from shell import dpselect
+from stopped import stopped_at
 
 import accounting as acc
 import dpselect as dps
@@ -45,10 +45,6 @@ LOG = [
     for user in range(200)
     for shop in ("pier", "zoo", "park", "mall")[: 1 + user % 4]
 ]
-
-
-class Stopped(BaseException):
-    """As a kill: nothing handles it."""
 
 
 @pytest.fixture(scope="module")
@@ -128,36 +124,6 @@ STEPS: list[tuple[Any, str]] = [
 ]
 
 
-@contextmanager
-def stopped_at(
-    at: int, moment: str = "after", steps: list[tuple[Any, str]] = STEPS
-) -> Iterator[None]:
-    """Stop before, after or in the middle of the n-th step, which is reached."""
-    count = 0
-
-    def wrapped(original: Any, name: str) -> Any:
-        def step(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            now, count = count == at, count + 1
-            if now and name == "write_draft" and moment == "before":
-                original(args[0], args[1][: len(args[1]) // 2])
-            if now and moment == "before":
-                raise Stopped
-            result = original(*args, **kwargs)
-            if now:
-                raise Stopped
-            return result
-
-        return step
-
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name in steps:
-            patch.setattr(owner, name, wrapped(getattr(owner, name), name))
-        with suppress(Stopped):
-            yield
-    assert count > at
-
-
 def meanwhile(
     patch: pytest.MonkeyPatch, owner: Any, name: str, other: Callable[[], object]
 ) -> None:
@@ -197,7 +163,7 @@ def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
     one was; nothing lies about.
     """
     ask, dataset = asking(**WAYS[way]), WAYS[way].get("dataset", "log")
-    with stopped_at(at, moment):
+    with stopped_at(at, STEPS, moment):
         ask()
     claims = [entry.label for entry in entries(dataset) if entry.action == "release"]
     found = ask()
@@ -333,7 +299,7 @@ def test_error_after_the_charge_states_that_it_stays_charged(
 def test_a_charge_without_a_draw_is_for_its_question_alone(changed: dict[str, Any]) -> None:
     """Another question of the same price draws nothing under it, whichever file it names."""
     plain = ANSWER | {"max_items_per_user": 4}
-    with stopped_at(0):
+    with stopped_at(0, STEPS):
         asking(**plain)()
     with pytest.raises(KeyConflict, match="different charge"):
         asking(**plain | changed)()
@@ -439,7 +405,7 @@ def test_forged_draft_does_not_change_the_settled_cost(changed: str) -> None:
     left alone.
     """
     ask = asking(**WAYS["pays_for_what_came_out"])
-    with stopped_at(3):
+    with stopped_at(3, STEPS):
         ask()
     told = json.loads(drafts()[0].read_text())
     honest = dps.Mechanism.from_json(json.dumps(told["mechanism"])).cost_of(
@@ -459,7 +425,7 @@ def test_a_long_answer_is_taken_up_too() -> None:
     taken up, and its file shown.
     """
     ask = asking(**ANSWER)
-    with stopped_at(2):
+    with stopped_at(2, STEPS):
         ask()
     drawn_anew(content := drafts()[0].read_text() + " " * 2**26)
     for _ in range(2):
@@ -471,7 +437,7 @@ def test_a_long_answer_is_taken_up_too() -> None:
 def test_a_file_in_the_place_of_an_answer_is_no_answer() -> None:
     """It is in the way until the ledger has its claim: an answer gets its name after that."""
     ask = asking(**ANSWER)
-    with stopped_at(2):
+    with stopped_at(2, STEPS):
         ask()
     drafts()[0].rename("answer.json")
     with pytest.raises(OutputRefused):
@@ -500,7 +466,7 @@ def test_a_file_system_without_links_keeps_the_answer_too() -> None:
     draft.
     """
     ask, file = asking(**ANSWER), Path("answer.json")
-    with stopped_at(0, "before", [(answer_module, "name_file")]):
+    with stopped_at(0, [(answer_module, "name_file")], "before"):
         ask()
     file.touch()
     assert ask().kept == file.read_text() != ""
@@ -560,7 +526,7 @@ def test_a_series_that_is_stopped_loses_no_period(at: int, moment: str) -> None:
     has one.
     """
     ask = asking_by_day(3)
-    with stopped_at(at, moment):
+    with stopped_at(at, STEPS, moment):
         ask()
     assert {one.state for one in ask().releases} == {"recorded", "released"}
     charged = [entry.period for entry in entries("days") if entry.action == "charge"]
@@ -574,7 +540,7 @@ def test_fully_charged_series_is_completed_by_the_next_run() -> None:
     next run draws that period.
     """
     ask = asking_by_day(2)
-    with stopped_at(1, "after", [(Ledger, "charge")]):
+    with stopped_at(1, [(Ledger, "charge")], "after"):
         ask()
     whole = "for a user whose rows lie in all 2 days, the cost is"
     assert ask(dry_run=True).in_all.startswith(f"once all of them are charged, {whole}")
@@ -596,7 +562,7 @@ def test_interrupted_horizon_output_is_completed_by_a_retry(at: int, moment: str
     then shows what is there.
     """
     ask, record = asking_over_time(), Path("top.csv.json")
-    with stopped_at(at, moment, [(answer_module, "_write")]):
+    with stopped_at(at, [(answer_module, "_write")], moment):
         ask()
     kept = record.read_text() if record.exists() else None
     assert (kept is None) == ((at, moment) == (0, "before"))
@@ -631,7 +597,7 @@ def test_unnamed_release_is_resumed_by_its_ledger_key() -> None:
     """
     for at, kept in ((0, 0), (2, 1)):
         output = f"answer{at}.json"
-        with stopped_at(at):
+        with stopped_at(at, STEPS):
             asking(key=None, output=output)()
         *_, entry = entries()
         assert len(drafts()) == kept

@@ -253,24 +253,6 @@ def test_a_dry_run_says_that_an_answer_may_be_lost() -> None:
         assert ("killed after its charge loses the answer" in repr(dry)) is lost
 
 
-@pytest.mark.slow
-def test_a_series_goes_on_in_a_later_run() -> None:
-    """What is released already is taken up, and one mechanism draws all periods, whose answers are
-    one table.
-    """
-    asked = {**PAID, **TIMES, "every": "day", "ledger": made("series"), "dataset": "days"}
-    asked["output"] = "top-{period}.json"
-    called({**asked, "until": "2024-05-03"})
-    both = called(asked)
-    assert [one.state for one in both.releases] == ["recorded"] * 2 + ["released"]
-    table = both.to_polars()
-    assert len(both.items) == len(both.to_pandas()) == len(both.rows) == len(table)
-    assert {*table["period"]} == {"2024-05-01", "2024-05-02", "2024-05-03"}
-    assert "".join(str(kind)[0] for kind in table.dtypes) == "SISFFF"  # text, integer, numbers
-    drawn = [one[4] for one in recorded(asked["ledger"], "days") if one[1] == "charge"]
-    assert (len(drawn), len({json.loads(one)["kind"] for one in drawn})) == (3, 1)
-
-
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "asked",

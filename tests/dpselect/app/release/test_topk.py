@@ -112,29 +112,23 @@ BOUNDLESS = "without max_items_per_user= all are"
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"epsilon": None}, acc.errors.InvalidBudget, "Give epsilon="),
         *(
             ({name: ["a"]}, InvalidRequest, f"{name}= is not known")
             for name in ("color", "within", "clip_norm")
         ),
         ({"clip": (1.0, 2.0), "max_items_per_user": 5}, InvalidRequest, "clip= must be one"),
-        ({"ledger": "sqlite:///x.db"}, InvalidRequest, "dataset="),
-        ({"period": "2024-01"}, InvalidRequest, "ledger="),
         ({"output": "answer.txt"}, InvalidRequest, ".json"),
-        ({"delta": 0.0}, InvalidRequest, "delta= is missing"),
         (
             {"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]},
             acc.errors.CalibrationError,
             "Raise the budget",
         ),
-        ({"k": 0}, InvalidRequest, "k"),
         (
             {"mechanism": "racing_top_k"},
             dps.errors.InvalidMechanism,
             r"clip the users \(clip=\), or bound their items",
         ),
         ({"salt": "s", "mechanism": "limited_domain"}, InvalidRequest, BOUNDLESS),
-        ({"salt": "s", "domain": ["a", "b", "c"]}, InvalidRequest, BOUNDLESS),
         (
             {"group": "where", "item": "what", "noise": "laplace"},
             InvalidRequest,
@@ -145,7 +139,9 @@ BOUNDLESS = "without max_items_per_user= all are"
 def test_invalid_topk_keywords_are_refused(
     changed: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    """Every keyword is read or refused: what is not known raises, a contribution bound too."""
+    """Every keyword is read or refused: what is not known raises, a contribution bound too. What
+    the command refuses as well stands in tests/golden/topk_refusals.txt.
+    """
     with pytest.raises(error, match=words):
         dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
 

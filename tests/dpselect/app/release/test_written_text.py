@@ -69,9 +69,6 @@ def _duckdb(path: Path, options: str = "") -> list[list[str]]:
 READERS: dict[str, Callable[[Path], list[list[str]]]] = {
     "spreadsheet": _table,
     "pandas": lambda path: pd.read_csv(path, keep_default_na=False, dtype=str).to_numpy().tolist(),
-    "pandas in Python": lambda path: (
-        pd.read_csv(path, keep_default_na=False, dtype=str, engine="python").to_numpy().tolist()
-    ),
     "polars": lambda path: [
         list(row) for row in pl.read_csv(path, infer_schema=False).fill_null("").rows()
     ],

@@ -13,10 +13,7 @@ import pytest
 from shell import dpselect
 from typer.testing import Result
 
-import accounting as acc
 import dpselect as dps
-from dpselect.plan import TopKPlan
-from dpselect.plan.default import GENEROUS
 
 ASKED = "plan --k 5 --releases 3 --epsilon 1 --delta 1e-6"
 ONE = "--mechanism canonical_top_k"
@@ -101,14 +98,9 @@ def test_single_file_serves_plan_ledger_and_releases() -> None:
     assert written["data"]["user"] == "person"
     assert "1 dataset" in done("ledger init --config release.toml").output
     Path("bare.toml").write_text(text.replace('domain = "shops.txt"', ""))
-    for more, words in (
-        ("--k 3", "--k contradicts"),
-        ("--kbar 9", "--kbar contradicts"),
-        ("--mechanism joint_top_k", "--mechanism contradicts"),
-        ("--relation replace_one", "relation"),
-    ):
+    for more in ("--kbar 9", "--mechanism joint_top_k"):
         refused = dpselect(TOPK, more)
-        assert (refused.exit_code, words in refused.stderr) == (2, True), words
+        assert (refused.exit_code, "contradicts" in refused.stderr) == (2, True), more
     refused = dpselect("topk log.csv --config bare.toml")
     assert (refused.exit_code, "planned for a public domain" in refused.stderr) == (2, True)
     assert charges() == 0
@@ -134,32 +126,6 @@ def test_single_file_serves_plan_ledger_and_releases() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
-def test_options_override_the_file() -> None:
-    """What the command line says counts: k, releases, budget and shape of a plan. [plan] periods
-    and pate are taken as the options are; an option that is typed asks for another plan.
-    """
-    typed = "--k 1 --releases 7 --rho 0.2 --shape zipf:1 --items 40 --users 900"
-    plan = TopKPlan.from_json(json.dumps(told("plan --config release.toml", typed)["plan"]))
-    assert (plan.request.releases, plan.request.k, plan.items) == (7, 1, 40)
-    assert plan.budget == acc.Budget(rho=0.2, delta=1e-6)
-    file, budget = Path("plan.toml"), "[budget]\nepsilon = 3.0\ndelta = 1e-6\n[plan]\n"
-    horizon = 'periods = 2\nshape = "zipf:1"\nitems = 9\nusers = 90\n'
-    votes = (
-        "pate = true\nreleases = 5\nteachers = 40\nlabels = 6\nvotes_per_item = 1.0\nagreement ="
-        " 0.9\n"
-    )
-    sized, small = "[release]\nk = 2\n", "--periods 2 --shape zipf:1 --items 9 --users 90"
-    for table, more, keys in (
-        (horizon + sized, "", {"by_period", "mechanism"}),
-        (sized, small, {"by_period", "mechanism"}),
-        (votes, "", {"works"}),
-    ):
-        file.write_text(budget + table)
-        assert keys <= told("plan --config plan.toml", more).keys()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("folder")
 def test_public_log_serves_as_a_data_profile() -> None:
     """With --user, --item and --public, and kept with its columns; what is not declared, and half
     of a log, are refused. So are counts in a file, and another column of one that was declared.
@@ -179,19 +145,14 @@ def test_public_log_serves_as_a_data_profile() -> None:
     for asked, words in (
         (f"{log} {columns}", "--public"),
         (f"{log} --user person --public", "Name its columns"),
-        (f"{log} {columns} --public --column shop", "--column does not go with a log"),
         (f"{log} {columns} --public --users 9", "--users does not go with a log"),
         (f"{ask} {MADE_UP} {columns}", "--user, --item do not go with a made-up law"),
     ):
         refused = dpselect(asked)
         assert (refused.exit_code, words in refused.stderr) == (2, True), asked
-    for asked in (
-        f"{ASKED} {ONE} --shape last_year.csv",
-        f"plan --config release.toml {ONE} --column visitors",
-    ):
-        undeclared = dpselect(asked)
-        assert (undeclared.exit_code, "(--public)" in undeclared.stderr) == (2, True)
-        done(asked, "--i-declare-public")
+    undeclared = f"plan --config release.toml {ONE} --column visitors"
+    assert "(--public)" in dpselect(undeclared).stderr
+    done(undeclared, "--i-declare-public")
 
 
 @pytest.mark.usefixtures("folder")
@@ -262,8 +223,7 @@ def test_a_mechanism_for_another_question_is_not_charged(mechanism: str, words: 
 @pytest.mark.usefixtures("folder")
 def test_a_plan_for_groups_is_released_for_groups() -> None:
     """plan --groups keeps the mechanism for every group and its bounds; topk --config takes them,
-    and no other question. It is made again from its own file: the bound beside its mechanism was
-    never stated.
+    and no other question. It is made again from its own file.
     """
     asked = "plan --k 2 --epsilon 30 --delta 1e-6 --unknown-domain --shape zipf:1 --items 9"
     sized = "--users 2000 --groups 3 --groups-per-user 1.5 --group-exponent 0"
@@ -298,11 +258,7 @@ def test_a_plan_for_groups_is_released_for_groups() -> None:
     assert "max_groups_per_user" not in planned["data"]
     table = told(one, "table.toml --group town")
     assert table["selection"]["labels"] == ["hit", "fair"] * 2
-    few = "--users 2000 --groups 3 --groups-per-user 1 --max-groups-per-user 1"
-    first = done(asked, few, "--write few.toml").stdout
-    assert held("few.toml")["data"]["max_items_per_user"] == GENEROUS
-    again = done("plan --config few.toml").stdout
-    assert again.partition("What was asked")[0] == first.partition("What was asked")[0]
+    assert "over all groups RacingTopK" in done("plan --config table.toml").output
 
 
 @pytest.mark.slow

@@ -11,8 +11,6 @@ import pytest
 from shell import dpselect
 from spread import spread
 
-from dpselect.app.cli.guard import EXPLAINED
-
 pytestmark = pytest.mark.usefixtures("shared_database")
 
 CASES = Path(__file__).parents[6] / "shared" / "cases"
@@ -84,32 +82,3 @@ def test_a_case_is_refused_with_the_remedy(name: str) -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert all(word in done.stderr for word in words), done.stderr
     assert "u330" not in done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", UNMATCHED)
-def test_check_command_reports_a_mismatched_catalog(name: str) -> None:
-    """Before by the check, with the remedy; in the answer by its status, where counts beside the
-    items show noise alone, which 19 of 20 do.
-    """
-    columns, catalog = UNMATCHED[name]
-    asked = (case(name), columns, "--domain", case(catalog))
-    said = " ".join(dpselect("check", *asked).stdout.split())
-    assert "listed items 0 occur in the log" in said
-    assert ("zeros in front" if name == "leading_zero.csv" else "Int64") in said
-    answered = dpselect("topk", *asked, "--k 5 --epsilon 6 --with-counts")
-    assert answered.exit_code in (0, EXPLAINED)
-    assert ("hardly any user was found" in " ".join(answered.stdout.split())) == (
-        answered.exit_code == EXPLAINED
-    )
-
-
-def test_a_catalog_of_two_columns_in_one_is_refused_or_read() -> None:
-    """It is public: its header may be shown, and tells the delimiter where it names the log's
-    column.
-    """
-    asked = ("topk", case("pipe.csv"), "--epsilon 60 --k 1 --domain", case("cat_semicolon.csv"))
-    done = dpselect(*asked, NAMES)
-    assert done.exit_code == 0, done.stderr
-    renamed = dpselect(*asked, "--user item_id --item user_id")
-    assert (renamed.exit_code, "--delimiter=';'" in renamed.stderr) == (1, True)

@@ -110,23 +110,6 @@ def test_a_dry_run_of_a_series_writes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_the_last_day_may_be_cut_short() -> None:
-    """An end inside a day is refused but with --partial-last; that day's key has then paid for what
-    came before the end.
-    """
-    early = {"until": "2024-05-03T14:00:00"}
-    said = " ".join(every(**early).stderr.split())
-    assert "the nearest are 2024-05-03 and 2024-05-04; --partial-last ends" in said
-    assert not spent()
-    assert states(every("--partial-last", **early)) == ["released"] * 3
-    assert [winner(day) for day in (1, 2, 3)] == ["zoo", "pier", "zoo"]
-    whole = every()
-    assert whole.exit_code == 1
-    assert "with another until" in " ".join(whole.stderr.split())
-    assert spent() == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
-
-
-@pytest.mark.slow
 def test_a_gap_stays_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """The events of a day that is released already fall to no other day; a run reads the log once,
     and not where all is done.
@@ -141,25 +124,6 @@ def test_a_gap_stays_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [winner(day) for day in (1, 2, 3, 4)] == ["zoo", "pier", "zoo", "park"]
     every()
     assert split.call_count == 2
-
-
-@pytest.mark.slow
-def test_zones_move_the_days() -> None:
-    """A time without a zone is of the zone that is stated, one with a zone is where that instant
-    falls.
-    """
-    rows = (f"{u},zoo,2024-05-01T23:30Z\n{u + 100},pier,2024-05-01T23:30\n" for u in range(30))
-    Path("log.csv").write_text("u,i,t\n" + "".join(rows))
-    refused = every(time_zone="Asia/Tokyo")
-    assert (refused.exit_code, "'UTC'" in refused.stderr) == (1, True)  # "days" has the days of UTC
-    with acc.Ledger.open(URL) as ledger:
-        budget, zone = acc.Budget(epsilon=500), "Asia/Tokyo"
-        ledger.create_dataset("tokyo", budget, "add_remove", window="day", time_zone=zone)
-        assert every(time_zone=zone, dataset="tokyo").exit_code == 0
-        assert (winner(1), winner(2)) == ("pier", "zoo")
-        assert ledger.totals("days") == []
-        labels = {entry.label for entry in ledger.latest("tokyo") if entry.action == "charge"}
-    assert labels == {"dpselect topk, times without a zone in Asia/Tokyo"}
 
 
 def test_a_malformed_row_refuses_every_period() -> None:
@@ -178,25 +142,6 @@ def test_a_malformed_row_refuses_every_period() -> None:
     assert (refused.exit_code, "SECRET" in refused.stderr) == (1, False)
     assert "is not a time" in refused.stderr
     assert spent() == {}
-
-
-@pytest.mark.slow
-def test_total_cost_is_printed_before_periods_are_read() -> None:
-    """Somebody in all days faces the sum of what each is charged, earlier days included: on stderr
-    first, and in the answer.
-    """
-    in_all = "for a user whose rows lie in all {} days, the cost is epsilon {} in all"
-    first = every(until="2024-05-03")
-    assert in_all.format(2, 600) in first.stderr
-    assert json.loads(first.stdout)["in_all"]["epsilon"] == pytest.approx(600)
-    away = Path("log.csv").rename("away.csv")
-    unread = every()
-    assert unread.exit_code != 0
-    assert f"to be released, 2 of 4 periods: {in_all.format(4, 1200)}" in unread.stderr
-    away.rename("log.csv")
-    whole = {"periods": 4, "epsilon": pytest.approx(1200), "delta": 0.0}
-    assert json.loads(every().stdout)["in_all"] == whole | {"in_words": in_all.format(4, 1200)}
-    assert "to be released" not in every().stderr
 
 
 def test_periods_beyond_most_in_all_are_refused_unread() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import json
 import re
 from pathlib import Path
@@ -34,10 +33,8 @@ FOUND = ["hit", "fair"]
 LISTED = "--domain CATALOG --domain-column shop"
 ON_DISK = f"--k 2 {CERTAIN} --engine duckdb"
 ONE = f"--k 1 {CERTAIN}"
-BOUND = {"max_items_per_user": None, "clip": None, "salt": None}
 # What is asked, and what the answer holds: the parts of its JSON by their names.
 ANSWERS: dict[str, tuple[str, dict[str, object]]] = {
-    "counts on disk": (ON_DISK, {"selection.labels": FOUND}),
     "clipped on disk": (
         f"{ON_DISK} --max-items-per-user 4 --clip 1",
         {"selection.labels": FOUND, "mechanism.kind": "sparse_histogram", "contributions.clip": 1},
@@ -55,22 +52,14 @@ ANSWERS: dict[str, tuple[str, dict[str, object]]] = {
             "guarantee.pure_epsilon": pytest.approx(400),
         },
     ),
-    "a salt": (
-        f"{ONE} --max-items-per-user 1 --salt pepper",
-        {"contributions": BOUND | {"max_items_per_user": 1, "salt": "pepper"}},
-    ),
-    "no bound": (f"{ONE} --mechanism limited_domain", {"contributions": BOUND}),
     "clipped counts by a pure budget": (
         f"--k 2 --epsilon 400 --clip 1 {LISTED}",
         {"selection.labels": FOUND, "mechanism.noise": "laplace", "mechanism.sensitivity.l1": 1},
     ),
-    **{
-        noise: (
-            f"{ONE} {LISTED} --mechanism oneshot_top_k --noise {noise}",
-            {"selection.labels": ["hit"], "mechanism.noise": noise},
-        )
-        for noise in ("logistic", "gaussian")
-    },
+    "a noise": (
+        f"--k 1 {CERTAIN} {LISTED} --mechanism oneshot_top_k --noise logistic",
+        {"selection.labels": ["hit"], "mechanism.noise": "logistic"},
+    ),
 }
 
 
@@ -103,14 +92,6 @@ def test_the_relation_reaches_the_mechanism(
     assert released["mechanism"]["scale"] == pytest.approx(scale)
 
 
-def test_without_a_header_columns_are_numbers(tmp_path: Path) -> None:
-    """A gzipped TSV without a header is read by column numbers."""
-    path = tmp_path / "log.tsv.gz"
-    path.write_bytes(gzip.compress(b"".join(b"%d\thit\n" % user for user in range(300))))
-    released = data(dpselect("topk", path, f"--user 1 --item 2 {ONE} --json"))
-    assert released["selection"]["labels"] == ["hit"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("style", ["", "--json"])
 def test_no_private_number_is_shown(ask: Any, style: str) -> None:
@@ -121,24 +102,6 @@ def test_no_private_number_is_shown(ask: Any, style: str) -> None:
     numbers = re.findall(r"(?<![\w.])\d+(?![\w.])", result.stdout + result.stderr)
     assert not {int(number) for number in numbers} & {613, 419, 2066, 1033, 1032}
     assert not style or data(result)["contributions"]["salt"]
-
-
-@pytest.mark.slow
-def test_labels_cannot_command_the_terminal(tmp_path: Path) -> None:
-    """A label is shown letter by letter: no escape sequence, no markup, no line break of its
-    own. A pipe gets no padding.
-    """
-    path, bad = tmp_path / "log.jsonl", ["\x1b[31mred", "[bold]loud[/bold]", "a\nb", "caf\u00e9"]
-    rows = (json.dumps({"u": f"u{user}", "i": label}) for user in range(300) for label in bad)
-    path.write_text("\n".join(rows))
-    asked = ("topk", path, f"--user u --item i --k 4 {CERTAIN}")
-    result = dpselect(*asked)
-    assert result.exit_code == 0
-    assert "\x1b" not in result.stdout
-    assert not re.search("(?m) $", result.stdout)
-    for label in bad:
-        assert ascii(label)[1:-1].replace("\\xe9", "\u00e9") in result.stdout
-    assert sorted(data(dpselect(*asked, "--json"))["selection"]["labels"]) == sorted(bad)
 
 
 @pytest.mark.slow
@@ -173,28 +136,14 @@ def test_sums_of_several_columns_within_a_window(tmp_path: Path) -> None:
     rows += [f"{user},FR,Lyon,1e6,2024-06-01" for user in range(300)]
     log.write_text("\n".join(["u,country,city,paid,at", *rows]))
     listed.write_text("country,city\nDE,Berlin\nFR,Paris\nFR,Lyon\n")
-    window = "--time at --since 2024-05-01 --until 2024-05-02"
-    asked = f"topk {log} --user u --item country,city --k 1 --epsilon 400 --value paid {window}"
-    for clip, about in (
-        ("50", f"--domain {listed}"),
-        ("-50,50", f"--domain {listed}"),
-        ("50", "--delta 1e-6 --max-items-per-user 3"),
-    ):
-        answer = data(dpselect(f"{asked} --value-clip={clip} {about} --json"))
-        assert answer["selection"]["labels"] == ["FR,Paris"]
-        low = -50.0 if clip.startswith("-") else 0.0
-        assert answer["sums"] == {"column": "paid", "clip": [low, 50.0]}
-        when = {"since": "2024-05-01", "until": "2024-05-02", "time_zone": "UTC", "column": "at"}
-        assert answer["time"] == when
-        assert answer["mechanism"]["sensitivity"]["linf"] == 50.0
-    text = " ".join(dpselect(f"{asked} --value-clip 50 --domain {listed}").stdout.split())
-    for words in (
-        "Private top 1 of country and city, by the sum of paid",
-        "each user's of each item cut to 0 to 50",
-        "from 2024-05-01 to before 2024-05-02 by at, in UTC",
-        "rows with a null user, item, value or time were left out",
-        "(units of paid)",
-    ):
+    asked = f"topk {log} --user u --item country,city --k 1 --epsilon 400 --value paid --time at"
+    asked += f" --since 2024-05-01 --until 2024-05-02 --value-clip=-50,50 --domain {listed}"
+    answer = data(dpselect(asked, "--json"))
+    assert answer["selection"]["labels"] == ["FR,Paris"]
+    assert answer["sums"] == {"column": "paid", "clip": [-50.0, 50.0]}
+    when = {"since": "2024-05-01", "until": "2024-05-02", "time_zone": "UTC", "column": "at"}
+    assert answer["time"] == when
+    assert answer["mechanism"]["sensitivity"]["linf"] == 50.0
+    text = " ".join(dpselect(asked).stdout.split())
+    for words in ("of country and city, by the sum of paid", "by at, in UTC", "(units of paid)"):
         assert words in text
-    repeated = dpselect(f"topk {log} --user u --item country --item city {ONE} --json")
-    assert data(repeated)["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
