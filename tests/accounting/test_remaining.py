@@ -184,6 +184,21 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
         assert budget.fits(spent, budget.filter_cost(acc.GaussianDP(mu=mu))) is fits
 
 
+def test_the_used_share_names_the_part_that_is_used_up() -> None:
+    """Of two parts, each is called by its name: a refusal and the figures never seem to differ."""
+    budget = acc.Budget(epsilon=3.0, delta=1e-6)
+    main, failure = budget.capacity
+    for spent, used, left in (
+        ((main // 2, failure), "100% of the failure probability (delta0)", "0% of the failure"),
+        ((main // 2, failure // 4), "50%", "50% of the budget"),
+    ):
+        figures = Remaining(budget, acc.cost.Cost(*spent)).figures
+        assert (figures["used"], figures["left"][: len(left)]) == (used, left)
+    assert "and 50% is left" in str(
+        _asked(budget, acc.cost.Cost(main // 2, failure), acc.PureDP(epsilon=2.9), 1)
+    )
+
+
 def test_refusal_names_the_largest_affordable_failure_probability() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth
     larger is not.

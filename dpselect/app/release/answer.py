@@ -914,8 +914,8 @@ class AnswerFile:
             writing: True to do the steps that were left undone; a dry run only looks.
 
         Raises:
-            KeyConflict: the file answers another question, or has changed since the ledger recorded
-                it.
+            KeyConflict: the file answers another question.
+            ClaimConflict: the file has changed since the ledger recorded it.
             OutputError: the answer cannot be given its name, and waits.
         """
         record, key, dataset = self.record, spec.key, str(spec.dataset)
@@ -965,7 +965,7 @@ class AnswerFile:
         False is for a draft in whose place another one was released.
 
         Raises:
-            KeyConflict: the file itself is not the released answer.
+            ClaimConflict: the file itself is not the released answer.
         """
         try:
             ledger.release(
@@ -974,7 +974,7 @@ class AnswerFile:
         except acc.ledger.ClaimConflict:
             if path != self.record:
                 return False
-            raise acc.ledger.KeyConflict(
+            raise acc.ledger.ClaimConflict(
                 f"output= holds an answer under key={receipt.key!r} that is not exactly the"
                 f" recorded one (entry {receipt.seq}), because the file was edited, or printed and"
                 " not kept. Use the file that was kept, or choose a new key and a new file for"

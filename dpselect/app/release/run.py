@@ -493,7 +493,7 @@ def payer_of(question: Question) -> ChargeTarget:
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
     session = None
     if (at := spec.ledger) is not None and spec.dataset is not None:
-        ledger = acc.Ledger.open(at, create=False) if isinstance(at, str) else at
+        ledger = at if isinstance(at, acc.Ledger) else acc.Ledger.open(at, create=False)
         session = _session(spec, ledger, zone, question.reading.window)
     # whatever interrupts it can name the key
     key = uuid4().hex if spec.key is None else spec.key
