@@ -155,7 +155,7 @@ class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     """File of the horizon's private state. It is as private as the log. Never restore a backup."""
     ledger: Required[str | Ledger | None]
-    """The ledger: a SQLite FILE or its URL, or postgresql://USER@HOST/NAME."""
+    """SQLite FILE or its URL, or postgresql://USER@HOST/NAME."""
     dataset: Required[str | None]
     """Dataset of the ledger to charge."""
     key: Required[str | None]
@@ -244,7 +244,7 @@ class TopKKeywords(
     """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
     else a tenth of users' items."""
     items_per_user: Positive | None
-    """Mean number of items per user. Default: 1."""
+    """Mean number of items per user, in all periods. Default: 1."""
     go_on: Flag
     """With every=: release the later periods even if noise alone explains the first answer.
     Default: stop before the second charge in that case."""
@@ -404,7 +404,7 @@ class ContinualKeywords(
     """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
     else a tenth of users' items."""
     items_per_user: Positive | None
-    """Mean number of items per user. Default: 1."""
+    """Mean number of items per user, in all periods. Default: 1."""
     state: str | PathLike[str] | None
     """File of the horizon's private state. It is as private as the log. Never restore a backup.
     Default: a file in this folder, named after the log and the question."""

@@ -117,7 +117,7 @@ class PayerFields(Spec):
     """Options for the dataset to charge, and for the notes in its ledger."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        f"Charge this ledger before anything is drawn: {LEDGER}.",
+        f"Charge this ledger before anything is drawn: a {LEDGER}.",
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
@@ -489,7 +489,7 @@ class ForecastFields(Spec):
         unasked=_FORECASTS,
     )
     items_per_user: Positive | None = option(
-        "Mean number of items per user. Default: 1.", _FORECAST, unasked=_FORECASTS
+        "Mean number of items per user, in all periods. Default: 1.", _FORECAST, unasked=_FORECASTS
     )
     group_users: SkipValidation[Mapping[str, int] | None] = option(
         "Number of users of a group, such as Germany=12000. May be repeated.",
