@@ -132,7 +132,7 @@ class HeldFields(StateFields, KeptFields):
     """Options for a horizon's private state, its answer, and the dataset to charge."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        f"{LEDGER}.",
+        f"The {LEDGER}.",
         default=...,
         metavar="URL",
         env="DPSELECT_LEDGER",

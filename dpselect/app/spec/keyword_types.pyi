@@ -155,7 +155,7 @@ class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     """File of the horizon's private state. It is as private as the log. Never restore a backup."""
     ledger: Required[str | Ledger | None]
-    """SQLite FILE or its URL, or postgresql://USER@HOST/NAME."""
+    """The path or URL of a SQLite file, or postgresql://USER@HOST/NAME."""
     dataset: Required[str | None]
     """Dataset of the ledger to charge."""
     key: Required[str | None]
@@ -195,7 +195,7 @@ class TopKKeywords(
     rho: Real | None
     """Budget of the whole release under zero-concentrated privacy, in place of epsilon=."""
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: a SQLite FILE or its URL, or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""
@@ -377,7 +377,7 @@ class ContinualKeywords(
     total=False,
 ):
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: a SQLite FILE or its URL, or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""
@@ -416,7 +416,7 @@ class ContinualKeywords(
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: a SQLite FILE or its URL, or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""

@@ -117,7 +117,7 @@ class PayerFields(Spec):
     """Options for the dataset to charge, and for the notes in its ledger."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        f"Charge this ledger before anything is drawn: a {LEDGER}.",
+        f"Charge this ledger before anything is drawn: the {LEDGER}.",
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
