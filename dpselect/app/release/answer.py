@@ -772,8 +772,9 @@ def report_charge_on_error(
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(
                 Note(
-                    "no answer to it is stored in the file of output=. Name the file that holds it,"
-                    " or choose a new key="
+                    "no answer to it was in the file of output= when this call began. If another"
+                    " call was running, repeat this one. Otherwise name the file that holds it, or"
+                    " choose a new key="
                 )
             )
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
