@@ -463,7 +463,7 @@ def share_in_words(amount: int, whole: int, rounding: str) -> str:
         return "none" if amount == 0 else "more than all"
     percent = PRECISE.divide(Decimal(100 * amount), Decimal(whole))
     if percent >= 1000:
-        return f"{percent.to_integral_value(rounding):,}%"
+        return f"{int(percent.to_integral_value(rounding)):,}%"
     return f"{round_to(percent, rounding, 3)}%"
 
 

@@ -225,7 +225,7 @@ class Book:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r} allows a single release at most"
                 f" {limits_in_words(most)}, and this one costs more. Lower its cost, or state why"
-                " it may cost more, which is recorded (override=, --override REASON). Nothing was"
+                " it may cost more, which is recorded (override=REASON). Nothing was"
                 " charged, and nothing may be released."
             )
         after = {}

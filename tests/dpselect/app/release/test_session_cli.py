@@ -316,7 +316,7 @@ def test_limits_from_the_shell() -> None:
     """
     told("init --dataset capped --epsilon 3 --most-per-release 0.3")
     capped = f"charge --dataset capped {BARE}"
-    assert "--override REASON" in told(capped, 3)
+    assert "--override=REASON" in told(capped, 3)
     told(f"{capped} --override census")
     assert shown("capped")["latest"][0]["override"] == "census"
     told("init --dataset weeks --epsilon 1 --window week --most-in-all 1.5")
