@@ -53,7 +53,7 @@ class InvalidArgument(AccountingError):
     """Error raised if an argument (an order, a delta, a count, ...) is outside its domain."""
 
 
-class InvalidCurve(AccountingError):
+class InvalidCurve(InvalidArgument):
     """Error raised if the values of a curve do not state a privacy guarantee."""
 
 

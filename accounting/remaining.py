@@ -148,13 +148,19 @@ class Remaining(Sectioned):
             )
         else:
             spent = f"rho {round_to(multiple(self._units, MAIN_UNIT), ROUND_CEILING, 4)}"
-        share = percent_up(max(self.used))
         return {
             "budget": limits_in_words(self.budget),
-            "used": share,
+            "used": self.used_in_words(),
             "cost as charged": spent,
             "left": self.left_in_words(),
         }
+
+    def used_in_words(self, whole: str = "") -> str:
+        """Return the larger of the spent shares, which names the failure probability."""
+        main, failure = self.used
+        return percent_up(max(main, failure)) + (
+            whole if failure <= main else f" of the {_FAILURE}"
+        )
 
     @property
     def why_share(self) -> str:
@@ -212,11 +218,12 @@ class Remaining(Sectioned):
         Without a curve, return the share of the budget that remains.
         """
         if self.curve is None:
-            least = min(self.unused if self.budget.capacity.failure else self.unused[:1])
+            shares = self.unused if self.budget.capacity.failure else self.unused[:1]
+            part = "the budget" if min(shares) == shares[0] else f"the {_FAILURE}"
             return (
                 "all of it"
                 if self.spent == NOTHING
-                else f"{math.floor(1000 * least) / 10:g}% of the budget"
+                else f"{math.floor(1000 * min(shares)) / 10:g}% of {part}"
             )
         if self.runs_out is None and self.releases:
             return "any number of releases like this one, because it costs nothing"
@@ -456,7 +463,7 @@ def share_in_words(amount: int, whole: int, rounding: str) -> str:
         return "none" if amount == 0 else "more than all"
     percent = PRECISE.divide(Decimal(100 * amount), Decimal(whole))
     if percent >= 1000:
-        return f"{percent.to_integral_value(rounding):,}%"
+        return f"{int(percent.to_integral_value(rounding)):,}%"
     return f"{round_to(percent, rounding, 3)}%"
 
 

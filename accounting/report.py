@@ -189,7 +189,7 @@ def _section(
                 f"{quota.name}: {quota.in_words}",
                 budget_in_words(account.budget),
                 account.account,
-                percent_up(max(account.used)),
+                account.used_in_words(),
             )
             for quota, account in ledger.quotas(name).standing(_MOST_ACCOUNTS)
         ],
@@ -297,7 +297,7 @@ def _bar(total: Remaining) -> dict[str, Any]:
     return {
         "level": level,
         "width": round(100 * share, 2),
-        "percent": percent_up(share),
+        "percent": total.used_in_words(),
         "name": total.account,
     }
 
@@ -312,7 +312,7 @@ def ledger_overview(ledger: Ledger) -> Section:
         for dataset in ledger.datasets():
             most = ledger.totals(dataset.name).fullest or Remaining(dataset.budget, NOTHING)
             window = "" if dataset.window == "whole" else f", for each {dataset.window}"
-            spent = percent_up(max(most.used)), most.account
+            spent = most.used_in_words(), most.account
             rows.append(
                 (dataset.name, dataset.relation, budget_in_words(dataset.budget) + window, *spent)
             )

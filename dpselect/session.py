@@ -508,7 +508,7 @@ class Session:
             f"the rows of {len(set(self._period or ()))} periods are read together, and a user"
             " is bounded over all of them. Without a user's rows of one period, other rows of"
             " theirs are counted, so that the guarantee under add_remove does not hold. Use a"
-            " mechanism and scores with relation='replace_one' (--relation replace_one),"
+            " mechanism and scores with relation='replace_one',"
             " whose cost covers that, count every user in full in Scores that say so (no"
             " bound, no clip, no sums), or release each period by itself"
         )

@@ -225,7 +225,7 @@ class Book:
             raise BudgetExceeded(
                 f"dataset={dataset.name!r} allows a single release at most"
                 f" {limits_in_words(most)}, and this one costs more. Lower its cost, or state why"
-                " it may cost more, which is recorded (override=, --override REASON). Nothing was"
+                " it may cost more, which is recorded (override=REASON). Nothing was"
                 " charged, and nothing may be released."
             )
         after = {}
@@ -269,12 +269,12 @@ class Book:
             raise KeyConflict(
                 f"key={charge.key!r} has already paid for a different charge of"
                 f" dataset={name!r} (entry {first.seq}). To repeat that one, use its arguments,"
-                " which charges nothing more. For another release, use another key (--key)"
+                " which charges nothing more. For another release, use another key="
             )
         if state_of(earlier) == "void":
             raise KeyConflict(
                 f"key={charge.key!r} was voided in dataset={name!r}. Charge again under another"
-                " key (--key)"
+                " key="
             )
         return self._receipt(opening, earlier)
 

@@ -31,11 +31,11 @@ class DatasetMoved(LedgerError):
     """A charge to a dataset that has moved to another ledger; nothing was written."""
 
 
-class InvalidEntry(LedgerError):
-    """Error raised for a name, label, key, count or period that the ledger does not accept."""
+class InvalidEntry(LedgerError, InvalidArgument):
+    """Error raised for an address, name, key, count or period that the ledger does not accept."""
 
 
-class KeyConflict(LedgerError):
+class KeyConflict(LedgerError, InvalidArgument):
     """Error raised if an idempotency key is used again for a different charge."""
 
 
@@ -43,7 +43,7 @@ class AlreadyCharged(LedgerError):
     """Error raised if a draw is requested under a key that has paid for an earlier draw."""
 
 
-class InvalidTransition(LedgerError):
+class InvalidTransition(LedgerError, InvalidArgument):
     """Error raised if a charge's state does not allow a commit, release or void."""
 
 
@@ -51,7 +51,7 @@ class ClaimConflict(LedgerError):
     """Error raised if a result would be handed out under a charge that has paid for another one."""
 
 
-class SharedRows(LedgerError):
+class SharedRows(LedgerError, InvalidArgument):
     """Error raised if rows with this fingerprint were charged to another dataset or period."""
 
 

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib import import_module
+from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 
@@ -87,7 +88,7 @@ class Ledger(Sectioned):
     @classmethod
     def open(
         cls,
-        url: str,
+        url: str | PathLike[str],
         *,
         create: bool = True,
         timeout: float = 30.0,
@@ -98,6 +99,7 @@ class Ledger(Sectioned):
         `postgresql://user@host/name`.
 
         Args:
+            url: the URL, or the path of a SQLite file.
             create: True to make a missing file and missing tables. A new ledger has no dataset, so
                 it allows no charge.
             timeout: seconds to wait for another process's transaction.
@@ -105,6 +107,7 @@ class Ledger(Sectioned):
             clock: source of the time, for tests. An entry's time is informational.
 
         Raises:
+            InvalidEntry: it is neither such a URL nor a path.
             SchemaMismatch: the store holds other data, or a ledger of a later version.
         """
         return cls(Store.open(url, create=create, timeout=timeout, mode=mode), clock)

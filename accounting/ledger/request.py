@@ -265,7 +265,7 @@ class Request:
                 f"time_zone={self.time_zone!r} must be {dataset.time_zone!r}, in which the"
                 f" {dataset.window}s of dataset={dataset.name!r} begin, because rows at their"
                 " borders would otherwise have two budgets. Read them by that clock, and state"
-                " it as time_zone (--time-zone)"
+                " it as time_zone="
             )
         self._require_unit(dataset.unit, dataset.relation)
         several = len(periods) > 1 and dataset.relation == "add_remove"

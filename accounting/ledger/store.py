@@ -10,6 +10,7 @@ budget of 20 to 26 on SQLite, and to 25 on PostgreSQL.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import uuid
 import weakref
@@ -56,6 +57,7 @@ from accounting.errors import missing_extra
 from accounting.files import PRIVATE
 from accounting.ledger.errors import (
     DatasetExists,
+    InvalidEntry,
     LedgerCorrupt,
     LedgerError,
     LedgerUnavailable,
@@ -458,19 +460,30 @@ _CODES: dict[str, tuple[int | str, ...]] = {
 _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 
 
-def parse_url(url: str) -> URL:
+# Two letters at least: Windows has paths such as C:\privacy.db.
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]+:")
+
+
+def parse_url(url: str | os.PathLike[str] | URL) -> URL:
     """Return the URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses.
 
+    What has no scheme is the path of a SQLite file.
+
     Raises:
-        LedgerUnavailable: it is not such a URL.
+        InvalidEntry: it is neither such a URL nor a path.
     """
+    stated = reveal(url) if isinstance(url, str) else url
+    if isinstance(stated, os.PathLike) or (
+        isinstance(stated, str) and stated and not _SCHEME.match(stated)
+    ):
+        stated = URL.create("sqlite", database=os.fspath(stated))
     try:
-        parsed = make_url(reveal(url) if isinstance(url, str) else url)
+        parsed = make_url(stated)
     except (ArgumentError, ValueError):
-        raise LedgerUnavailable(
-            "the ledger's URL (ledger=) cannot be read. Write sqlite:///privacy.db or"
+        raise InvalidEntry(
+            "the ledger's address cannot be read. Name a SQLite file, such as privacy.db, or write"
             " postgresql://host/name"
-        ) from None
+        ).at("ledger") from None
     backend = (
         parsed.get_backend_name()
         if parsed.drivername in ("sqlite", "sqlite+pysqlite")
@@ -482,22 +495,22 @@ def parse_url(url: str) -> URL:
             or str(parsed.database).startswith("file:")
             or parsed.query
         ):
-            raise LedgerUnavailable(
+            raise InvalidEntry(
                 "a ledger in memory is lost at exit. Name a file without options, for example"
-                " sqlite:///privacy.db"
-            )
+                " privacy.db"
+            ).at("ledger")
         return parsed.set(drivername="sqlite", database=str(Path(str(parsed.database)).absolute()))
     if backend in ("postgresql", "postgresql+psycopg", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
-    raise LedgerUnavailable(
+    raise InvalidEntry(
         "a ledger's URL must be sqlite:///file or postgresql://host/name, not"
         f" {parsed.drivername}://"
-    )
+    ).at("ledger")
 
 
 def absolute_address(address: str) -> str:
     """The address, with the full path of an SQLite file in place of one from the current folder."""
-    url = make_url(reveal(address))
+    url = parse_url(address)
     if url.get_backend_name() != "sqlite":
         return address
     full = url.set(database=os.path.realpath(str(url.database)))
@@ -665,7 +678,9 @@ class Store:
             )
 
     @classmethod
-    def from_url(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
+    def from_url(
+        cls, url: str | os.PathLike[str], *, create: bool, timeout: float, mode: int = PRIVATE
+    ) -> Self:
         """Return the store at `url`, without a check of its content.
 
         With `create`, a missing file is made when it is first used.
@@ -676,7 +691,9 @@ class Store:
         return cls(_sqlite_engine(parsed, create=create, timeout=timeout, mode=mode), parsed)
 
     @classmethod
-    def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
+    def open(
+        cls, url: str | os.PathLike[str], *, create: bool, timeout: float, mode: int = PRIVATE
+    ) -> Self:
         """Return the store of a ledger. With `create`, make a missing file and missing tables."""
         store = cls.from_url(url, create=create, timeout=timeout, mode=mode)
         with _translate_errors(_NOT_THERE), store._reading.begin() as connection:

@@ -106,14 +106,14 @@ def check_periods(window: Window, period: str | Iterable[str] | None) -> tuple[s
     if window == "whole":
         if period is not None:
             raise InvalidEntry(
-                "period must be left out, because this dataset has one budget for all its rows"
+                "period= must be left out, because this dataset has one budget for all its rows"
             )
         return (WHOLE,)
     several = isinstance(period, Iterable) and not isinstance(period, str)
     periods = [] if period is None else list(period) if several else [period]
     if not periods:
         raise InvalidEntry(
-            f"period is missing, and this dataset has a budget per {window}. Name the"
+            f"period= is missing, and this dataset has a budget per {window}. Name the"
             f" {window}(s) whose rows are read"
         )
     if len(set(periods)) > _MOST_PERIODS:

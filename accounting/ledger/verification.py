@@ -53,7 +53,9 @@ from accounting.ledger.store import (
     entries,
     fingerprints,
     meta,
+    scopes,
     stream,
+    totals,
 )
 from accounting.ledger.stored_text import digest
 from accounting.relations import Relation
@@ -271,6 +273,14 @@ def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
         "missing",
         "the entry belongs to no declared dataset",
     )
+    for table in (totals, scopes):
+        without = table.outerjoin(datasets, datasets.c.id == table.c.dataset_id)
+        planted = select(datasets.c.name, null()).select_from(without)
+        yield (
+            planted.where(datasets.c.id.is_(None)),
+            "missing",
+            "a running total belongs to no declared dataset, so it was added by hand",
+        )
     unreserved = and_(action.in_(("commit", "void")), ~_has_opening("reserve"))
     uncommitted = and_(action == "release", ~_has_opening("charge", "commit"))
     yield (

@@ -317,10 +317,6 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
     """The budget of the dataset to charge (None without a ledger), and its source in words."""
     if spec.ledger is None:
         return None, ""
-    if not isinstance(spec.ledger, str | acc.Ledger):
-        raise InvalidRequest(
-            f"ledger must be a URL or an open ledger, not a {type(spec.ledger).__name__}"
-        ).at("ledger")
     try:
         with open_ledger(spec.ledger) as ledger:
             return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"

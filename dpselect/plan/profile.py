@@ -240,8 +240,7 @@ class Profile:
         shares = np.arange(1, items + 1, dtype=np.float64) ** -float(exponent)
         expected = np.minimum(users * mean / shares.sum() * shares, users)
         words = f"Zipf's law with exponent {exponent:g}, {items:,} items, {users:,} users"
-        if mean != 1:
-            words += f", {mean:g} items per user"
+        words += f", {mean:g} item{'' if mean == 1 else 's'} per user"
         profile = cls.of_counts(np.rint(expected), public=True, description=words)
         return cls(profile.values, profile.multiplicities, words, loads, float(users), law="curve")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import ROUND_UP, Decimal, Inexact, localcontext
+from decimal import ROUND_CEILING, ROUND_UP, Decimal, Inexact, localcontext
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ import accounting as acc
 from accounting.convert.bounds import best_epsilon
 from accounting.page.spent import failure_up, main_up
 from accounting.refusals import refusal, shortfall
-from accounting.remaining import Remaining
+from accounting.remaining import Remaining, share_in_words
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 BUDGETS = [
@@ -164,6 +164,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     error = _asked(budget, spent, curve, 2)
     assert str(error).startswith("These 2 releases do not fit because they need ")
     assert re.search(r" need [\d.]+% of the budget of here and [\d.]+% is left\.", str(error))
+    assert share_in_words(1000, 100, ROUND_CEILING) == "1,000%"
     far = _asked(budget, spent, acc.PureDP(epsilon=90.0), 1)
     assert re.search(r" needs \d?\d?\d,\d{3}% of the budget of here ", str(far))
     assert "Ask for at most 1 of them" in str(error)
@@ -182,6 +183,21 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     for factor, fits in ((1.0, True), (1.01, False)):
         mu = math.sqrt(factor * share * budget.capacity.main * 1e-12) * (1 - 1e-9)
         assert budget.fits(spent, budget.filter_cost(acc.GaussianDP(mu=mu))) is fits
+
+
+def test_the_used_share_names_the_part_that_is_used_up() -> None:
+    """Of two parts, each is called by its name: a refusal and the figures never seem to differ."""
+    budget = acc.Budget(epsilon=3.0, delta=1e-6)
+    main, failure = budget.capacity
+    for spent, used, left in (
+        ((main // 2, failure), "100% of the failure probability (delta0)", "0% of the failure"),
+        ((main // 2, failure // 4), "50%", "50% of the budget"),
+    ):
+        figures = Remaining(budget, acc.cost.Cost(*spent)).figures
+        assert (figures["used"], figures["left"][: len(left)]) == (used, left)
+    assert "and 50% is left" in str(
+        _asked(budget, acc.cost.Cost(main // 2, failure), acc.PureDP(epsilon=2.9), 1)
+    )
 
 
 def test_refusal_names_the_largest_affordable_failure_probability() -> None:

@@ -423,6 +423,8 @@ accounting/ledger/verification.py
         or _is_less(entry.failure, expected.failure) =>
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found[sqlite-total failure]
                 if total != entry.spent: =>         if total.main != entry.spent.main:
+    accounting/ledger/test_tamper.py::test_sums_of_no_dataset_are_found[totals-period]
+        for table in (totals, scopes): => for table in (scopes,):
     accounting/ledger/test_tamper.py::test_a_step_that_is_written_twice_is_found
         entry.action == "void" and self.accounts.opening is None => False
     accounting/ledger/test_tamper.py::test_a_step_that_is_written_twice_is_found

@@ -37,6 +37,7 @@ from dpselect.errors import (
     InvalidMechanism,
     InvalidRequest,
     Note,
+    SensitivityMismatch,
     UncomposedLabels,
     is_memory_fault,
 )
@@ -70,6 +71,7 @@ _ASKED_WRONGLY = (
     InvalidRequest,
     OutputRefused,
     RelationMismatch,
+    SensitivityMismatch,
 )
 
 

@@ -35,7 +35,7 @@ from accounting.relations import Relation
 from accounting.remaining import Remaining, limits_in_words
 from accounting.sections import Section
 from accounting.strict_json import read_json
-from accounting.wording import in_words, percent_up
+from accounting.wording import in_words
 from dpselect.app.cli import guard, out
 from dpselect.app.cli.from_model import spell_options, verb
 from dpselect.app.cli.guard import FAILED, PLAIN, GuardedGroup
@@ -612,9 +612,9 @@ def _entry(entry: Entry, budget: Budget) -> Iterator[tuple[str, str]]:
 
 def _cost(entry: Entry, budget: Budget) -> str:
     if min(entry.cost) < 0:
-        return f", {percent_up(max(Remaining(budget, entry.cost.times(-1)).used))} given back"
+        return f", {Remaining(budget, entry.cost.times(-1)).used_in_words()} given back"
     return (
-        f", {percent_up(max(Remaining(budget, entry.cost).used))} of the budget"
+        f", {Remaining(budget, entry.cost).used_in_words(' of the budget')}"
         if max(entry.cost)
         else ""
     )

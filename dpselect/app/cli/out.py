@@ -194,12 +194,13 @@ def require_target(option: str, path: Path | None, ledger: str | None = None) ->
     """Check, before any work, that the file of an option can be created."""
     if path is None:
         return
-    if ledger is not None and ledger.startswith("sqlite"):
+    if ledger is not None:
         # a release without a ledger does without a database
         from accounting.ledger.store import parse_url
 
-        file, place = Path(str(parse_url(ledger).database)).resolve(), path.absolute()
-        if place.parent.resolve() / place.name in {
+        url, place = parse_url(ledger), path.absolute()
+        file = Path(str(url.database)).resolve()
+        if url.get_backend_name() == "sqlite" and place.parent.resolve() / place.name in {
             file.with_name(file.name + suffix) for suffix in _BESIDE
         }:
             raise OutputRefused(f"{option} {mask(path)} is a file of the ledger's. Name another")

@@ -567,14 +567,14 @@ def own_session(
             " Without it nothing records what was drawn and paid for, so the job cannot go on"
         )
     if not resume and path.exists():
-        with Ledger.open(f"sqlite:///{path}") as ledger:
+        with Ledger.open(path) as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
                     f"{mask(path)} has paid for a job whose record, job.json, is missing. Put"
                     " that back, because without it the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything
-    with Ledger.open(f"sqlite:///{path}", create=not resume) as ledger:
+    with Ledger.open(path, create=not resume) as ledger:
         if not resume:
             sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
             # of a budget that is ample

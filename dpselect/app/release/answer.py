@@ -775,8 +775,9 @@ def report_charge_on_error(
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(
                 Note(
-                    "no answer to it is stored in the file of output=. Name the file that holds it,"
-                    " or choose a new key="
+                    "no answer to it was in the file of output= when this call began. If another"
+                    " call was running, repeat this one. Otherwise name the file that holds it, or"
+                    " choose a new key="
                 )
             )
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
@@ -917,8 +918,8 @@ class AnswerFile:
             writing: True to do the steps that were left undone; a dry run only looks.
 
         Raises:
-            KeyConflict: the file answers another question, or has changed since the ledger recorded
-                it.
+            KeyConflict: the file answers another question.
+            ClaimConflict: the file has changed since the ledger recorded it.
             OutputError: the answer cannot be given its name, and waits.
         """
         record, key, dataset = self.record, spec.key, str(spec.dataset)
@@ -968,7 +969,7 @@ class AnswerFile:
         False is for a draft in whose place another one was released.
 
         Raises:
-            KeyConflict: the file itself is not the released answer.
+            ClaimConflict: the file itself is not the released answer.
         """
         try:
             ledger.release(
@@ -977,7 +978,7 @@ class AnswerFile:
         except acc.ledger.ClaimConflict:
             if path != self.record:
                 return False
-            raise acc.ledger.KeyConflict(
+            raise acc.ledger.ClaimConflict(
                 f"output= holds an answer under key={receipt.key!r} that is not exactly the"
                 f" recorded one (entry {receipt.seq}), because the file was edited, or printed and"
                 " not kept. Use the file that was kept, or choose a new key and a new file for"

@@ -265,6 +265,7 @@ def _preview(
         with suppress(AccountingError):
             otherwise[name] = variant()
     about = f"if the data are like {data.profile.description}"
+    about += " in all periods" if each else ""  # and not in each of them
     with suppress(AccountingError):
         return Preview(min(k, data.profile.size), simulate(), about, each, otherwise)
     return None

@@ -494,7 +494,11 @@ def payer_of(question: Question) -> ChargeTarget:
     pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
     session = None
     if (location := spec.ledger) is not None and spec.dataset is not None:
-        ledger = acc.Ledger.open(location, create=False) if isinstance(location, str) else location
+        ledger = (
+            location
+            if isinstance(location, acc.Ledger)
+            else acc.Ledger.open(location, create=False)
+        )
         session = _session(spec, ledger, zone, question.reading.window)
     # whatever interrupts it can name the key
     key = uuid4().hex if spec.key is None else spec.key

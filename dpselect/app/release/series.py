@@ -592,7 +592,7 @@ def _fact(row: dict[str, Any], *, may_be_noise: bool) -> tuple[str, str]:
     item = ": ".join(str(cell) for name, cell in row.items() if name == "item" or name not in HEADS)
     if "score" in row:
         mark = f" ({MAY_BE_NOISE})" if may_be_noise else ""
-        return item, f"score {row['score']:.1f}{mark}"
+        return item, f"score {row['score']:z.1f}{mark}"
     low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
     ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
     if may_be_noise and row["high"] is None:

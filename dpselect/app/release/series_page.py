@@ -112,7 +112,7 @@ def page(
 def _cell(value: Any) -> str:
     if value is None:
         return ""
-    return f"{value:,.1f}" if isinstance(value, float) else printable(str(value))
+    return f"{value:z,.1f}" if isinstance(value, float) else printable(str(value))
 
 
 def _period(name: Any) -> str:
@@ -149,7 +149,7 @@ def _last_list(
 def _number_cell(row: Row, number: str) -> tuple[str, str]:
     """A number, and the interval around it; "" where none is known."""
     if "low" not in row:
-        return f"{row[number]:,.1f}", ""
+        return f"{row[number]:z,.1f}", ""
     low = math.floor(row["low"])  # rounded outward
     if row["high"] is not None:
         ends = f"{low:,} to {math.ceil(row['high']):,}"

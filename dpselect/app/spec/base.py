@@ -25,6 +25,8 @@ from dpselect.errors import InvalidRequest
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
 PAYS = f"{URL} --dataset visits"
 """A log, a ledger and the dataset to charge, for examples."""
+LEDGER = "path or URL of a SQLite file, or postgresql://USER@HOST/NAME"
+"""How a ledger is named, for help."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 Column = str | int

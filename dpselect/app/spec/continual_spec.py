@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import Field, SkipValidation, field_validator, model_validator
+from pydantic import Field, SkipValidation, model_validator
 
 from accounting import Budget
 from accounting.errors import InvalidBudget
@@ -15,7 +15,7 @@ from accounting.relations import Relation
 from accounting.wording import format_number
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.time_window import Every
-from dpselect.app.spec.base import LOG, PAYS, Column, Contradiction, Flag, Spec, option
+from dpselect.app.spec.base import LEDGER, LOG, PAYS, Column, Contradiction, Flag, Spec, option
 from dpselect.app.spec.shared_fields import (
     CHARGED,
     NAMES_OUTPUT,
@@ -127,22 +127,12 @@ class KeptFields(PayerFields):
             raise Contradiction("title", "is that of a page. Name an output= that ends in .html")
         return self
 
-    @field_validator("ledger", mode="before", check_fields=False)
-    @classmethod
-    def _by_its_url(cls, value: Any) -> Any:
-        """Convert the path of a ledger file to its URL."""
-        return (
-            f"sqlite:///{value}"
-            if isinstance(value, str | PathLike) and "://" not in str(value)
-            else value
-        )
-
 
 class HeldFields(StateFields, KeptFields):
     """Options for a horizon's private state, its answer, and the dataset to charge."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "The ledger's URL, or the path of its SQLite file.",
+        f"The {LEDGER}.",
         default=...,
         metavar="URL",
         env="DPSELECT_LEDGER",

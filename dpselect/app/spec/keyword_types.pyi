@@ -155,7 +155,7 @@ class SharedHeld(SharedKept, total=False):
     state: Required[str | PathLike[str] | None]
     """File of the horizon's private state. It is as private as the log. Never restore a backup."""
     ledger: Required[str | Ledger | None]
-    """The ledger's URL, or the path of its SQLite file."""
+    """The path or URL of a SQLite file, or postgresql://USER@HOST/NAME."""
     dataset: Required[str | None]
     """Dataset of the ledger to charge."""
     key: Required[str | None]
@@ -195,7 +195,7 @@ class TopKKeywords(
     rho: Real | None
     """Budget of the whole release under zero-concentrated privacy, in place of epsilon=."""
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: sqlite:///FILE or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""
@@ -244,7 +244,7 @@ class TopKKeywords(
     """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
     else a tenth of users' items."""
     items_per_user: Positive | None
-    """Mean number of items per user. Default: 1."""
+    """Mean number of items per user, in all periods. Default: 1."""
     go_on: Flag
     """With every=: release the later periods even if noise alone explains the first answer.
     Default: stop before the second charge in that case."""
@@ -377,7 +377,7 @@ class ContinualKeywords(
     total=False,
 ):
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: sqlite:///FILE or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""
@@ -404,7 +404,7 @@ class ContinualKeywords(
     """Number of items, roughly, of which 100,000 are simulated. Default: those of the catalog,
     else a tenth of users' items."""
     items_per_user: Positive | None
-    """Mean number of items per user. Default: 1."""
+    """Mean number of items per user, in all periods. Default: 1."""
     state: str | PathLike[str] | None
     """File of the horizon's private state. It is as private as the log. Never restore a backup.
     Default: a file in this folder, named after the log and the question."""
@@ -416,7 +416,7 @@ class ContinualKeywords(
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
-    """Charge this ledger before anything is drawn: sqlite:///FILE or
+    """Charge this ledger before anything is drawn: the path or URL of a SQLite file, or
     postgresql://USER@HOST/NAME."""
     dataset: str | None
     """Dataset of the ledger to charge."""

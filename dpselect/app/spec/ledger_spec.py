@@ -11,7 +11,7 @@ from pydantic import Field, SkipValidation, model_validator
 from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from accounting.relations import Relation
-from dpselect.app.spec.base import PAYS, URL, Contradiction, Flag, Spec, option
+from dpselect.app.spec.base import LEDGER, PAYS, URL, Contradiction, Flag, Spec, option
 from dpselect.app.spec.shared_fields import BudgetFields, LedgerFields
 from dpselect.errors import InvalidRequest
 
@@ -19,7 +19,7 @@ _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the d
 _WHOSE, _SGD = "Who, and what for", "DP-SGD"
 _ELSEWHERE = "What runs elsewhere"
 _OR_EVENT = "event=, or noise_multiplier=, sampling_rate= and steps="
-_URL = "The ledger's URL: sqlite:///FILE or postgresql://USER@HOST/NAME."
+_URL = f"The {LEDGER}."
 _MODE = "Permissions of the new file. Default: 600, for its owner only."
 HEADS_KEY = "DPSELECT_HEADS_KEY"
 """Environment variable for the private key that signs chain heads."""
@@ -359,7 +359,7 @@ class RetireSpec(StoreFields):
     examples: ClassVar[tuple[str, ...]] = (f"{URL} --to postgresql://budget@db/privacy",)
 
     to: SkipValidation[str] = option(
-        "The URL of the ledger that goes on.", default=..., metavar="URL"
+        f"Ledger that goes on: the {LEDGER}.", default=..., metavar="URL"
     )
     dataset: str | None = option("Only this dataset. Default: all that have not moved.")
     actor: str | None = option("Name of the person who states it. Default: the system's user.")

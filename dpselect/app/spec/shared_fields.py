@@ -19,7 +19,7 @@ from accounting.relations import Relation
 from accounting.wording import format_number
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.time_window import Unit
-from dpselect.app.spec.base import Column, Contradiction, Flag, Spec, option
+from dpselect.app.spec.base import LEDGER, Column, Contradiction, Flag, Spec, option
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import EventLogError, InvalidRequest, UncomposedLabels
 from dpselect.selection import Label
@@ -117,8 +117,7 @@ class PayerFields(Spec):
     """Options for the dataset to charge, and for the notes in its ledger."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "Charge this ledger before anything is drawn: sqlite:///FILE or"
-        " postgresql://USER@HOST/NAME.",
+        f"Charge this ledger before anything is drawn: the {LEDGER}.",
         metavar="URL",
         env="DPSELECT_LEDGER",
         unasked=CHARGED,
@@ -184,13 +183,13 @@ class PayerFields(Spec):
 
 
 @contextmanager
-def open_ledger(source: str | Ledger) -> Iterator[Ledger]:
-    """Open a ledger, and close it at the end if it was named by a URL."""
-    if not isinstance(source, str):
-        yield source
-        return
+def open_ledger(source: str | PathLike[str] | Ledger) -> Iterator[Ledger]:
+    """Open a ledger, and close it at the end if it was named by a URL or a path."""
     from accounting import Ledger  # a release without a ledger does without a database
 
+    if isinstance(source, Ledger):
+        yield source
+        return
     with Ledger.open(source, create=False) as ledger:
         yield ledger
 
@@ -490,7 +489,7 @@ class ForecastFields(Spec):
         unasked=_FORECASTS,
     )
     items_per_user: Positive | None = option(
-        "Mean number of items per user. Default: 1.", _FORECAST, unasked=_FORECASTS
+        "Mean number of items per user, in all periods. Default: 1.", _FORECAST, unasked=_FORECASTS
     )
     group_users: SkipValidation[Mapping[str, int] | None] = option(
         "Number of users of a group, such as Germany=12000. May be repeated.",

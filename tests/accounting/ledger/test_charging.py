@@ -163,7 +163,7 @@ def test_a_key_pays_for_one_charge(ledger: Ledger) -> None:
     another job's draw.
     """
     voided(ledger)
-    with pytest.raises(KeyConflict, match=r"voided.*another key \(--key\)"):
+    with pytest.raises(KeyConflict, match=r"voided.*another key="):
         ledger.reserve("clicks", TENTH, relation="add_remove", key="plan")
     first = ledger.charge(
         "clicks", Described('{"kind": "toy", "k": 3, "binding": "a"}'), key="job 7"
@@ -176,9 +176,7 @@ def test_a_key_pays_for_one_charge(ledger: Ledger) -> None:
             key="job 7",
         )
         for other in ('{"kind": "toy", "k": 3, "binding": "b"}', '{"kind": "toy", "k": 3}'):
-            with pytest.raises(
-                KeyConflict, match=r"job 7.*different charge.*another key \(--key\)"
-            ):
+            with pytest.raises(KeyConflict, match=r"job 7.*different charge.*another key="):
                 call("clicks", Described(other), key="job 7")
         with pytest.raises(acc.BudgetExceeded):
             call("clicks", HALF, relation="add_remove", key="other")

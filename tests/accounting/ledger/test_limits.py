@@ -29,7 +29,7 @@ def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> 
     for call in (ledger.charge, ledger.check, ledger.reserve):
         with pytest.raises(
             acc.BudgetExceeded,
-            match=r"at most epsilon 0\.5.*Lower its cost.*--override REASON.*Nothing was charged",
+            match=r"at most epsilon 0\.5.*Lower its cost.*override=REASON.*Nothing was charged",
         ):
             call("clicks", LARGE, relation="add_remove")
     with pytest.raises(acc.BudgetExceeded, match="single release"):

@@ -89,7 +89,7 @@ def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
     every charge names.
     """
     assert monthly.dataset("visits").unit == "user within one month"
-    with pytest.raises(InvalidEntry, match="period is missing"):
+    with pytest.raises(InvalidEntry, match="period= is missing"):
         monthly.charge("visits", ALL, relation="add_remove")
     with pytest.raises(InvalidEntry, match="window"):
         monthly.create_dataset("more", acc.Budget(epsilon=1.0), "add_remove", window="hour")  # type: ignore[arg-type]

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
-from accounting.ledger import Ledger, LedgerCorrupt, LedgerUnavailable, SchemaMismatch, store
+from accounting.ledger import (
+    InvalidEntry,
+    Ledger,
+    LedgerCorrupt,
+    LedgerUnavailable,
+    SchemaMismatch,
+    store,
+)
 from accounting.ledger.store import parse_url
 
 
@@ -99,7 +106,8 @@ def test_many_may_open_an_empty_store_at_once(url: str) -> None:
     "wrong",
     [
         "",
-        "privacy.db",
+        ":memory:",
+        "sqlite:privacy.db",
         "sqlite://",
         "sqlite:///:memory:",
         "sqlite:///file:x?mode=memory&uri=true",
@@ -109,5 +117,14 @@ def test_many_may_open_an_empty_store_at_once(url: str) -> None:
 )
 def test_urls_that_cannot_keep_a_ledger_are_refused(wrong: str) -> None:
     """A ledger in memory would forget at exit; other databases are not known to lock as needed."""
-    with pytest.raises(LedgerUnavailable, match="ledger"):
+    with pytest.raises(InvalidEntry, match="ledger"):
         Ledger.open(wrong)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_path_and_its_url_name_one_ledger(kind: type, tmp_path: Path) -> None:
+    """A path holds any character; so much of it as looks like an option of a URL is part of it."""
+    file = tmp_path / "is 100% a?b.db"
+    made = Ledger.open(kind(file)).heads().ledger_id
+    assert Ledger.open(f"{file}", create=False).heads().ledger_id == made
+    assert parse_url(str(tmp_path / "p.db")) == parse_url(f"sqlite:///{tmp_path}/p.db")

@@ -306,6 +306,19 @@ def test_a_dataset_declared_anew_is_found_against_an_exported_head(
     assert kinds(ledger, heads) == {"head"}
 
 
+@pytest.mark.parametrize(("table", "which"), [("totals", "period"), ("scopes", "quota, account")])
+def test_sums_of_no_dataset_are_found(sqlite_url: str, table: str, which: str) -> None:
+    """The next dataset to be declared would begin with them."""
+    ledger = Ledger.open(sqlite_url)
+    values = "''" if table == "totals" else "1, ''"
+    with intruder(sqlite_url) as connection:
+        connection.exec_driver_sql(
+            f"INSERT INTO dpledger_{table} (dataset_id, {which}, main, failure)"
+            f" VALUES (7, {values}, -5, 0)"
+        )
+    assert kinds(ledger) == {"missing"}
+
+
 _ROWS = fingerprints.c.fingerprint == "rows"
 
 

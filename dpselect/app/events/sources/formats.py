@@ -266,16 +266,18 @@ class Delimited:
     def sniff_delimiter(self, path: Path, names: Sequence[str], title: str) -> Delimited:
         """A copy with the only delimiter under which the header has all these names, or itself.
 
-        No row is looked at.
+        If it has some of them, the copy refuses the others by their names. No row is looked at.
         """
         if not names or set(names) <= set(self.first_record(path, title, lenient=True)):
             return self
-        fitting = [
-            form
-            for form in self.candidates()
-            if set(names) <= set(form.first_record(path, title, lenient=True))
+        firsts = [
+            (form, set(form.first_record(path, title, lenient=True))) for form in self.candidates()
         ]
-        return fitting[0] if len(fitting) == 1 else self
+        for least in (len(set(names)), 1):
+            fitting = [form for form, first in firsts if len(first.intersection(names)) >= least]
+            if len(fitting) == 1:
+                return fitting[0]
+        return self
 
     def require_lines(self, path: Path, title: str, *, tells: bool = False) -> None:
         """Refuse a footnote, non-UTF-8 text, and a last line that the engine would silently drop.

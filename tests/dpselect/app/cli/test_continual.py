@@ -304,7 +304,7 @@ def test_a_series_is_charged_to_the_quarter_that_it_lies_in() -> None:
     }
     both = told(f"{asked} --since 2024-06-30 --until 2024-07-02 {clock}", 2)
     assert "2024-Q2 to 2024-Q3. State --since and --until within" in both
-    assert "must be 'Asia/Tokyo'" in told(f"{asked} {ends['2024-Q2']}", 1)
+    assert "must be 'Asia/Tokyo'" in told(f"{asked} {ends['2024-Q2']}", 2)
     assert ledger.totals("plays") == []
     for quarter, when in ends.items():
         run = f"{asked} {when} {clock} --state {quarter} --key {quarter} --json"

@@ -60,6 +60,8 @@ def test_a_header_tells_the_delimiter(delimiter: str, tmp_path: Path) -> None:
     with pytest.raises(EventLogError, match=r"split at ','") as caught:
         counted(path, delimiter=",")
     assert "naïve" not in str(caught.value)
+    with pytest.raises(EventLogError, match=r"^item='Item' .* columns are 'user_id', 'item_id'"):
+        counted(path, item="Item")
     positions = tmp_path / "bare.dat"
     positions.write_text(text(delimiter).split("\n", 1)[1], encoding="utf-8")
     assert counted(positions, user=1, item=2, delimiter=delimiter) == COUNTS

@@ -20,6 +20,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.app.cli.guard import EXPLAINED
 from dpselect.app.release.noise_check import HARDLY_ANY, explained_by_noise
+from dpselect.app.release.series import _fact
 from dpselect.mechanisms import members
 from dpselect.mechanisms.base import Mechanism, ShowsValues
 from dpselect.mechanisms.delegating import DelegatingMechanism
@@ -296,3 +297,8 @@ def test_the_default_of_a_public_list_says_that_nobody_was_found() -> None:
     assert not answer.explained_by_noise
     assert set(answer.columns()["users"]) == {None}
     assert any(dps.topk(nobody, **asked).explained_by_noise for _ in range(9))  # each with 95 %
+
+
+def test_a_score_that_rounds_to_zero_has_no_sign() -> None:
+    """As text, -0.04 is 0.0."""
+    assert _fact({"item": "zoo", "score": -0.04}, may_be_noise=False) == ("zoo", "score 0.0")

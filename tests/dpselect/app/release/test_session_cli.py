@@ -79,10 +79,12 @@ def test_shell_charges_curves_mechanisms_and_events(ledger: Ledger) -> None:
     assert "go together" in told(sgd, 2)
     assert "stated once" in told(f"{sgd} --steps 1000 --event {event}", 2)
     event.write_text('{"event": "os.system", "command": "true"}')
-    assert "must be one of Composed" in told(f"{charge} --event {event}", 1)
+    assert "must be one of Composed" in told(f"{charge} --event {event}", 2)
 
 
 WRONG = [
+    ("init --dataset other --epsilon 1 --time-zone Nowhere", "--time-zone='Nowhere'"),
+    ("retire --to mysql://host/name", "--to"),
     (ON, "stated once"),
     (f"{ON} {BARE} --mechanism {{}}", "stated once"),
     (f"{ON} --curve {{}}", "kind"),
@@ -104,7 +106,7 @@ def test_a_wrong_request_is_one_line() -> None:
     """It ends with an error line that says what is wrong, a status above 0 and no entry."""
     for line, said in WRONG:
         done = dpselect("ledger", line, "--ledger", URL)
-        assert done.exit_code in (1, 2), line
+        assert done.exit_code == 2, line
         assert done.output.count("error:") == 1, line
         assert said in done.output, line
         assert "Traceback" not in done.output, line
@@ -127,7 +129,7 @@ def test_a_reservation_is_voided_from_the_shell(ledger: Ledger) -> None:
     ledger.commit("clicks", "used")
     void = "void --dataset clicks --actor ada --reason cancelled --key"
     assert "void" in told(f"{void} unused")
-    assert "stays charged" in told(f"{void} used", 1)
+    assert "stays charged" in told(f"{void} used", 2)
     assert shown()["periods"][0]["spent"]["main"] == 4 * 10**11
 
 
@@ -154,8 +156,8 @@ def test_show_is_for_people(ledger: Ledger) -> None:
     brief = told(SHOW)
     assert "2 earlier periods. See --json 2024-03: used: " in brief
     assert re.search(
-        r"2025-02: used: [\d.]+%; cost as charged: epsilon [\d.]+, delta 2e-7; left: \d+ more"
-        r" releases? like the last one",
+        r"2025-02: used: [\d.]+% of the failure probability \(delta0\); cost as charged: epsilon"
+        r" [\d.]+, delta 2e-7; left: \d+ more releases? like the last one",
         brief,
     )
     # What costs nothing, the mark of a horizon's period for example, says nothing of how many more
@@ -258,7 +260,7 @@ def test_kept_heads_and_exports_expose_a_changed_ledger(
     found = json.loads(told(f"verify --heads later --trust {stranger} --json"))
     assert (found["ok"], found["covered"]) == (True, 1)
     monkeypatch.setenv("DPSELECT_HEADS_KEY", "secret words")
-    assert "secret words" not in told("heads", 1)
+    assert "secret words" not in told("heads", 2)
     told("export --sign key --output export.jsonl")
     for trust, status, said in (
         (stranger, 1, "another key"),
@@ -301,7 +303,7 @@ def test_limits_from_the_shell() -> None:
     """
     told("init --dataset capped --epsilon 3 --most-per-release 0.3")
     capped = f"charge --dataset capped {BARE}"
-    assert "--override REASON" in told(capped, 3)
+    assert "--override=REASON" in told(capped, 3)
     told(f"{capped} --override census")
     assert shown("capped")["latest"][0]["override"] == "census"
     told("init --dataset weeks --epsilon 1 --window week --most-in-all 1.5")
@@ -310,7 +312,7 @@ def test_limits_from_the_shell() -> None:
     assert "no quota is declared" in told("quota list --dataset capped")
     names = "--name teams --epsilon 1 --by team --among maps --among growth"
     told(f"quota --dataset capped {names}")
-    assert "not on the list" in told(f"{capped} --team x --override y", 1)
+    assert "not on the list" in told(f"{capped} --team x --override y", 2)
     listed = told("quota list --dataset capped")
     assert "Quota teams for each team of maps, growth over all rows: epsilon 1" in listed
     interns, charge = "quota --dataset clicks --name interns", f"{ON} {BARE} --team interns"
@@ -338,8 +340,8 @@ def test_a_batch_is_charged_as_a_whole() -> None:
     assert "does not fit" in charged(first, second, item | {"key": "c"}, status=3)
     assert shown()["periods"][0]["spent"]["main"] == 0
     for wrong in (item, second | {"color": 1}, {"key": "b"}, 3):
-        assert "line 2" in charged(first, wrong, status=1)
-    assert "count" in charged(first, second | {"count": 0}, status=1)
+        assert "line 2" in charged(first, wrong, status=2)
+    assert "count" in charged(first, second | {"count": 0}, status=2)
     assert "2 charges are made" in charged(first, second | {"label": "mine"})
     assert "2 of them by an earlier call" in charged(first, second)
     data = shown()

@@ -95,8 +95,8 @@ def test_remaining_releases_count_the_scarcer_budget_part(tmp_path: Path) -> Non
         first = dps.topk(LOG, **ask)
         assert (
             first.left
-            == "log: budget: epsilon 10, delta 4e-6; used: 25%; cost as charged: epsilon 1, delta"
-            " 1e-6; left: 3 more releases like this one"
+            == "log: budget: epsilon 10, delta 4e-6; used: 25% of the failure probability (delta0);"
+            " cost as charged: epsilon 1, delta 1e-6; left: 3 more releases like this one"
         )
         for _ in range(3):
             dps.topk(LOG, **ask)

@@ -310,6 +310,8 @@ def test_a_retry_gives_the_kept_answer(words: str) -> None:
         refused = dpselect(in_the_way)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "is not overwritten" in refused.stderr
+    changed = dpselect(asked.replace("--epsilon 1", "--epsilon 0.5"))
+    assert (changed.exit_code, "paid for another release" in changed.stderr) == (2, True)
     assert steps() == ["charge", "release"]
 
 
