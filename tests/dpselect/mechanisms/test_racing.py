@@ -300,6 +300,19 @@ def test_rows_are_drawn_as_single_releases_are(settings: dict[str, Any]) -> None
     assert alike(rows, kept) > 1e-8
 
 
+def test_equals_of_named_groups_are_in_the_order_of_their_names() -> None:
+    """Scores that are rounded to the same number: groups stand in the order of true scores."""
+    public = race(delta=None, k=1)
+    for names in ("ab", "ba"):
+        scores = dps.Scores.grouped(
+            [9.0, 9.0 + 2.0**-20],
+            [1, 1],
+            sensitivity=ONE,
+            names=lambda places, names=names: [names[place] for place in places],
+        )
+        assert public._select(scores, STILL).labels == ("a",)
+
+
 # -- the price -------------------------------------------------------------------------------------
 
 
