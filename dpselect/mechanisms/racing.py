@@ -371,7 +371,8 @@ class RacingTopK(WeighsAgain):
 
         race = self._race(first, rows, groups, again, source, together=True)
         released_places = np.flatnonzero(race.released)
-        if self.delta is not None or scores.hides_positions:  # else positions tell nothing
+        # among equals positions of named groups tell scores, those of a public list nothing
+        if self.delta is not None or scores.hides_positions:
             place_of = {positions[place]: place for place in released_places.tolist()}
             places = [place_of[place] for place in sort_positions(scores, place_of)]
             released_places = np.array(places, dtype=np.int64)

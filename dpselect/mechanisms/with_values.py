@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from accounting.numbers import Floats
-from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.errors import InvalidRequest, InvalidScores, NoClosedForm
 from dpselect.mechanisms.base import AnyMechanism, ShowsValues
 from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
 from dpselect.mechanisms.gate import Between
@@ -222,6 +222,13 @@ class WithValues(DelegatingMechanism, ShowsValues):
         if len(selection) == 0:
             return selection.model_copy(update={"values": ()})
         counts, lost = scores.second.count_candidates(selection.labels or (), self.counted)
+        declared, paid = (getattr(one, self.norm) for one in (counts.sensitivity, self.counted))
+        if self.lost_scale is not None and declared != paid:  # a tighter clip takes away more
+            raise InvalidScores(
+                f"the total that a clip takes away was paid for clip={self.clip:g}, and the second"
+                " look clipped users to another norm. Clip them to this one, or leave lost_scale"
+                " out"
+            )
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
         noisy_lost = (
             None

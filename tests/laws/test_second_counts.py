@@ -291,6 +291,28 @@ def test_clipped_values_without_a_second_pass_are_refused() -> None:
     assert len(within.select(scores(dps.Sensitivity())).values or ()) == 1
 
 
+def test_the_lost_total_is_that_of_the_clip_that_was_paid_for() -> None:
+    """A look with a tighter clip takes away more: 2.3 of a user with three items, not 1.27."""
+    whole, labels = dps.Sensitivity(), ["a", "b", "c", "d"]
+    for norm, clip in (("l1", 0.7), ("l2", 1.0)):
+        less = dps.Sensitivity.of_clipped(clip, norm)
+        look = dps.SecondLook(
+            lambda names: dps.Scores([9] * len(names), labels=names, sensitivity=whole),
+            whole,
+            count=lambda names, less=less: (
+                dps.Scores([9.0] * len(names), labels=names, sensitivity=less),
+                2.0,
+            ),
+        )
+        scores = dps.Scores([9] * 4, labels=labels, sensitivity=whole, second=look)
+        assert valued("gaussian", 1.0, lost_scale=None).select(scores).lost is None
+        if norm == "l2":
+            assert valued("gaussian", 1.0).select(scores).lost is not None
+        else:
+            with pytest.raises(dps.errors.InvalidScores, match="another norm"):
+                valued("gaussian", 1.0).select(scores)
+
+
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("floor", [0.0, 4.0])
 def test_the_choice_keeps_the_floor(floor: float, relation: Any) -> None:
