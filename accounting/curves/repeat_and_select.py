@@ -254,10 +254,10 @@ class RepeatAndSelectDP(Curve):
     distribution: NumberOfRuns = Field(description="a TruncatedNegativeBinomial or PoissonRuns")
 
     def _rdp(self, orders: Floats) -> Floats:
-        largest_order, least = self._larger
+        larger_orders, least = self._larger
         bounds = np.minimum(
             self.distribution.renyi(self.base, orders),
-            np.append(least, math.inf)[np.searchsorted(largest_order, orders)],
+            np.append(least, math.inf)[np.searchsorted(larger_orders, orders)],
         )
         return (
             bounds

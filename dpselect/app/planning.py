@@ -223,14 +223,14 @@ def _choose(
     `whole` is the budget of the dataset to charge, if there is one.
     """
     if sensitivity is None:
-        request, mechanism = _counts_request(spec, profile, budget, whole)
+        request, choice_of = _counts_request(spec, profile, budget, whole)
     else:
-        request, mechanism = _scores_request(spec, profile, budget, sensitivity)
-    first = mechanism(spec.mechanism)
+        request, choice_of = _scores_request(spec, profile, budget, sensitivity)
+    first = choice_of(spec.mechanism)
     own = kind_of(type(without_counts(first.mechanism)))
     with locate_errors("compare"):
         kinds = dict.fromkeys(kind_of(mechanism_class(kind)) for kind in spec.compare or ())
-        return request, [first, *(mechanism(kind) for kind in kinds if kind != own)]
+        return request, [first, *(choice_of(kind) for kind in kinds if kind != own)]
 
 
 def _scores_request(

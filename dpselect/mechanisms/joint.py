@@ -122,7 +122,8 @@ class JointTopK(Mechanism):
         sequences = list(itertools.permutations(range(len(values)), self.k))
         best = np.sort(values)[::-1][: self.k]
         half = (best - values[np.array(sequences)]).max(axis=1)
-        weights = np.exp(-2.0 * (self.rate * np.minimum(half, self.cut(len(values)) / 2)))
+        with np.errstate(over="ignore"):
+            weights = np.exp(-2.0 * (self.rate * np.minimum(half, self.cut(len(values)) / 2)))
         return dict(zip(sequences, (weights / weights.sum()).tolist(), strict=True))
 
 

@@ -258,7 +258,7 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ),
         (
             {"k": 5, "ledger": 5, "dataset": "d"},
-            "ledger must be a URL or an open ledger, not a int",
+            "the ledger's address cannot be read",
         ),
         ({"k": 5, "groups": 10**6 + 1}, "groups=1,000,001 are more than"),
         ({"k": 5, "groups": 10**5, "unknown_domain": True}, "too many cells to simulate"),
