@@ -328,6 +328,11 @@ class PerGroup(DelegatingMechanism):
                 f"mechanism={name} selects no items by their scores. Pass a top k or a selection of"
                 " one item"
             )
+        if self.mechanism.counted_again is not None:
+            raise ValueError(
+                f"mechanism has clip={self.mechanism.counted_again:g}, for counts of a second look,"
+                " and groups are looked at once. Leave its clip out"
+            )
         if self.shares and (l0 := self.mechanism.sensitivity_bound.l0) is not None and l0 % 2:
             raise ValueError(
                 "uniform=True needs an even l0 under relation='replace_one', where it is twice the"

@@ -151,11 +151,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
     @property
     def shared_group_curve(self) -> Curve:
         selecting = self.mechanism.shared_group_curve or 2 * self.mechanism.curve
-        return (
-            selecting
-            + shared_vector(self.noise, self.scale, self.counted, self._most)
-            + 2 * self._lost_cost()
-        )
+        return selecting + shared_vector(self.noise, self.scale, self.counted, self._most)
 
     @property
     def cost_depends_on_outcome(self) -> bool:

@@ -134,6 +134,19 @@ def test_sums_cut_to_one_are_no_whole_counts(ledger: Ledger, held: bool) -> None
     assert ledger.total("log", BOTH[0]).spent.main == 0
 
 
+@pytest.mark.parametrize("items", [None, ["a", "b"]])
+def test_sums_of_one_group_are_no_whole_counts(ledger: Ledger, items: list[str] | None) -> None:
+    """The scores of one group say that they are sums, as those of a log without groups do."""
+    log = pa.table({"who": ["u"], "where": ["a"], "city": ["x"], "paid": [1.0]})
+    how: Any = {"value": "paid", "value_clip": 1.0, "groups": ["x"], "max_groups_per_user": 1}
+    read = events.read(log, user="who", item="where", group="city", **how)
+    scores = read.scores(items).by_group["x"]
+    mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=1e-6)
+    assert scores.sensitivity == dps.Sensitivity()
+    with pytest.raises(dps.errors.SensitivityMismatch, match="no sums"):
+        Session(ledger, "log", period=BOTH).select(mechanism, scores)
+
+
 def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
     """A schedule that was reserved for whole counts draws from no others; one of bounded users is
     not reserved.

@@ -243,7 +243,12 @@ class _Cells(Mapping[Label, Scores]):
         domain: Domain = "public" if self._public else "observed"
         zeros = np.zeros(len(names or ()), dtype=values.dtype)
         self.nobody: Scores = Scores(
-            zeros, sensitivity=sensitivity, labels=names or (), domain=domain, kind=kind
+            zeros,
+            sensitivity=sensitivity,
+            labels=names or (),
+            domain=domain,
+            kind=kind,
+            sums=amount_of(counts.clips) is not None,
         )
         self._to = places(names or (), counts.items)
 
@@ -256,7 +261,13 @@ class _Cells(Mapping[Label, Scores]):
             dense[cells[cells >= 0]] = values[cells >= 0]
             return self.nobody.with_values(dense)
         labels = [self._counts.items[cells] for cells in place.tolist()]
-        return Scores(values, sensitivity=self.nobody.sensitivity, labels=labels, domain="observed")
+        return Scores(
+            values,
+            sensitivity=self.nobody.sensitivity,
+            labels=labels,
+            domain="observed",
+            sums=self.nobody.sums,
+        )
 
     def __iter__(self) -> Iterator[Label]:
         return iter(self._counts.spans)
