@@ -318,10 +318,10 @@ def _require_looked_up(second: object, labels: object) -> None:
 
 def _check_look(labels: Sequence[Label], scores: Scores) -> Scores:
     """Return the scores of a look, if it was at these candidates."""
-    if scores.labels != tuple(labels) or scores.domain != "public":
+    if scores.labels != tuple(labels) or scores.domain != "public" or scores.sums:
         raise InvalidScores(
-            "the second look returned scores of other candidates than it was called with, or"
-            " not as public"
+            "the second look returned scores of other candidates than it was called with, not as"
+            " public, or sums of amounts. It counts users"
         )
     return scores
 
@@ -377,7 +377,7 @@ class SecondLook:
         """Return the scores of these candidates.
 
         Raises:
-            InvalidScores: they are not for these labels in a public domain.
+            InvalidScores: they are not for these labels in a public domain, or are sums.
             SensitivityMismatch: they declare more than this look's `sensitivity`.
         """
         scores = _check_look(labels, self.score(list(labels)))

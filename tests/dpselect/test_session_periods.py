@@ -70,6 +70,18 @@ def test_a_second_look_that_bounds_users_over_several_periods_is_refused(ledger:
         Session(ledger, "log", period=BOTH).select(steps, scores)
 
 
+def test_a_second_look_counts_users() -> None:
+    """Sums that are cut to [0, 1] state what counts do, and the first look, whole counts, hid that
+    January's rows move two of them against each other.
+    """
+    amounts = pa.table({"who": ["u"] * 3, "where": ["a", "b", "a"], "paid": [-5.0, 1.0, 5.0]})
+    how: Any = {"user": "who", "item": "where", "value": "paid", "value_clip": 1.0}
+    whole = dps.Sensitivity()
+    look = dps.SecondLook(lambda names: events.read(amounts, **how, within=names).scores(), whole)
+    with pytest.raises(dps.errors.InvalidScores, match="It counts users"):
+        look.scores(["a", "b"])
+
+
 @pytest.mark.parametrize(
     ("periods", "sensitivity"),
     [(["2024-01"], BOUNDED), ("2024-01", BOUNDED), (BOTH, dps.Sensitivity())],
