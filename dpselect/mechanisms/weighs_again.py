@@ -83,7 +83,7 @@ class WeighsAgain(Mechanism, ShowsValues, ABC):
         return places, passing.rounded(public_grid(scale))
 
     def _weigh(self, scores: Scores, positions: list[int], norm: float) -> tuple[Numbers, float]:
-        """Return (n,) sums over users of what they add to these items, and a factor for all.
+        """Return (n,) sums of users' weights of these items, and a factor for all.
 
         Each user spends `norm`. The noise is divided by the factor, because a product with a score
         would be rounded, by more for a larger score.
