@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import mpmath as mp
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 from spread import spread
 
 import accounting as acc
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.convert.pld.loss import Normal
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
@@ -256,6 +257,20 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
     for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
         with pytest.raises(acc.InvalidCurve):
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
+@pytest.mark.parametrize("n", [10**10, 10**13])
+def test_large_counts_never_price_below_the_central_limit(
+    kind: Callable[..., acc.Curve], n: int
+) -> None:
+    """However large the count, epsilon and delta are at least those of the Gaussian pair that the
+    plan tends to.
+    """
+    plan, limit = n * kind(epsilon=1e-6), acc.GaussianDP(mu=math.sqrt(n) * 1e-6)
+    assert limit.delta(best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
+    assert best_delta(plan, 0.0).value >= limit.delta(0.0) * (1 - 1e-4)
 
 
 def test_counts_beyond_exact_floats_are_rounded_up() -> None:
