@@ -501,11 +501,10 @@ def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbe
     if (
         isinstance(values, list | tuple)
         and numbers.dtype == np.float64
-        and np.abs(numbers).max(initial=0) >= MOST_EXACT
-        and numbers.tolist() != list(values)
+        and any(isinstance(x, int | np.integer) and abs(int(x)) > MOST_EXACT for x in values)
     ):
         raise InvalidScores(
-            "values mix floats with integers beyond 2^53, which a float would round: pass either"
+            "values mix floats with integers beyond 2^53, which a float would round. Pass either"
             " kind alone"
         )
     if kind == "counts" and numbers.min(initial=0) < 0:

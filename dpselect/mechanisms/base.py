@@ -55,18 +55,25 @@ class Mechanism(Gate, Summable, ABC):
     def _holds_lower_levels(self) -> Self:
         # Each is proved around what stands below it. Runs draw from no scores, and cost what one
         # of them costs.
-        parts = {field: getattr(self, field) for field in type(self).model_fields}
-        for field, part in parts.items():
-            if (
-                isinstance(part, Mechanism)
-                and part.traits.level >= self.traits.level
-                and self.traits.answers != "runs"
-            ):
+        for field, part in self._parts.items():
+            if part.traits.level >= self.traits.level and self.traits.answers != "runs":
+                remedy = (
+                    "Pass the mechanism that it holds"
+                    if part.traits.level
+                    else f"State a level above 0 in the traits of {type(self).__name__}"
+                )
                 raise ValueError(
-                    f"{field}={type(part).__name__} does not go inside {type(self).__name__}. Pass"
-                    " the mechanism that it holds"
+                    f"{field}={type(part).__name__} does not go inside {type(self).__name__}."
+                    f" {remedy}"
                 )
         return self
+
+    @final
+    @property
+    def _parts(self) -> dict[str, Mechanism]:
+        """The mechanisms that this one holds, by field."""
+        fields = {field: getattr(self, field) for field in type(self).model_fields}
+        return {field: part for field, part in fields.items() if isinstance(part, Mechanism)}
 
     @property
     @abstractmethod
@@ -141,7 +148,11 @@ class Mechanism(Gate, Summable, ABC):
         Then the cost uses no l0, l1 or l2, no users or groups are bounded, and a charge that reads
         several periods of whole counts costs the same (Theorem F11).
         """
-        return self.traits.ranks_counts and not self.sensitivity_bound.bounds_users
+        return (
+            self.traits.ranks_counts
+            and not self.sensitivity_bound.bounds_users
+            and all(part.uses_linf_only for part in self._parts.values())
+        )
 
     @final
     @property

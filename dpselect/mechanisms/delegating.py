@@ -43,10 +43,6 @@ class DelegatingMechanism(Mechanism, ABC):
         return self if isinstance(self, ShowsValues) else self.mechanism.showing
 
     @property
-    def uses_linf_only(self) -> bool:
-        return super().uses_linf_only and self.mechanism.uses_linf_only
-
-    @property
     def least_candidates(self) -> int:
         return self.mechanism.least_candidates
 

@@ -36,8 +36,8 @@ class DiscoverThenSelect(Mechanism):
 
     Args:
         discovery: a mechanism for unknown domains that releases an order, for example
-            `SparseHistogram`. It stands around no other, and neither does `selection`.
-        selection: a mechanism for public domains.
+            `SparseHistogram`, that stands around no other.
+        selection: a mechanism for public domains that stands around no other.
         candidates: largest number of discovered items that compete, >= 1.
     """
 
@@ -61,10 +61,10 @@ class DiscoverThenSelect(Mechanism):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        found = self.discovery
-        if not (found.traits.ranks_counts and found.takes_observed and found.ordered):
+        discovery = self.discovery
+        if not (discovery.traits.ranks_counts and discovery.takes_observed and discovery.ordered):
             raise ValueError(
-                f"discovery={type(found).__name__} must release an order of items of an"
+                f"discovery={type(discovery).__name__} must release an order of items of an"
                 " unknown domain"
             )
         if self.selection.traits.answers not in _ANSWERS:
@@ -101,10 +101,6 @@ class DiscoverThenSelect(Mechanism):
             part.shared_group_curve or 2 * part.curve for part in (self.discovery, self.selection)
         )
         return first + second
-
-    @property
-    def uses_linf_only(self) -> bool:
-        return super().uses_linf_only and self.selection.uses_linf_only
 
     @property
     def counts_in_part(self) -> bool:

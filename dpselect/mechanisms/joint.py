@@ -366,8 +366,8 @@ class AllowedRanks:
 
     def _levels(self, cell: Integers, words: WordSource) -> Integers:
         """Draw (count, k) allowed ranks at levels that are exponential within their cells."""
-        uniforms = words(len(cell))
-        low, high = self._cells.within(cell, uniforms)
+        bits = words(len(cell))
+        low, high = self._cells.within(cell, bits)
         least, most = self._counts.bounds_between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
 
@@ -376,18 +376,18 @@ class AllowedRanks:
                     self._cells.level(int(cell[i]), uniform), least[i], most[i]
                 )
 
-            least[i] = LazyUniform(words, word=int(uniforms[i])).decide(counts)
+            least[i] = LazyUniform(words, word=int(bits[i])).decide(counts)
         return least
 
     def _accept(self, allowed: Integers, envelope: Integers, words: WordSource) -> Flags:
         """Draw (count,) flags, True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
-        uniforms = words(len(chance))
-        accepted, unsure = _flip(chance, error, uniforms)
+        bits = words(len(chance))
+        accepted, unsure = _flip(chance, error, bits)
         for i in unsure.tolist():
             ratio = fmpq(product(allowed[i]), product(envelope[i]))
-            accepted[i] = LazyUniform(words, word=int(uniforms[i])).below(partial(arb, ratio))
+            accepted[i] = LazyUniform(words, word=int(bits[i])).below(partial(arb, ratio))
         return accepted
 
     def _refine(self) -> Cells:

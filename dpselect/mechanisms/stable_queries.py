@@ -458,8 +458,8 @@ class StableSession:
             )
         if not 0 <= distance < math.inf or (isinstance(distance, int) and distance >= 2**63):
             raise InvalidScores(
-                "distance must be a finite number of users >= 0. 0 means that some neighbor"
-                " answers differently"
+                "distance must be a finite number of users >= 0, and below 2^63 as an integer. 0"
+                " means that some neighbor answers differently"
             )
         with self._kept.lock() as state:
             thresholds = self._open(state)

@@ -36,8 +36,7 @@ class TopOfGroups(DelegatingMechanism):
     each group are kept. This is a function of the released cells, so that groups cost nothing,
     whatever their number and the number of a user's groups. A group in which no item was found does
     not show. Labels of no cells are items of the group "", and scores without labels are those of a
-    single group. Guarantee: mechanism.curve,
-    Theorem H12.
+    single group. Guarantee: mechanism.curve, Theorem H12.
 
     Args:
         k: largest number of items of each group, >= 1.

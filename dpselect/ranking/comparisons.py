@@ -181,9 +181,7 @@ def _weights(weights: Any, count: int) -> Floats:
         raise InvalidComparisons("weights must be numbers") from None
     # beyond, shares of wins would leave the floats for some winners and not for others
     if array.shape != (count,) or not np.all((array >= 1e-200) & (array <= 1e200)):
-        raise InvalidComparisons(
-            "weights must be finite numbers > 0, from 1e-200 to 1e200, one per comparison"
-        )
+        raise InvalidComparisons("weights must be numbers from 1e-200 to 1e200, one per comparison")
     return array
 
 

@@ -423,8 +423,8 @@ class Thresholds:
         words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
         self._words[:, rows] = words
         self._low[rows] = self._high[rows] = self._size[rows] = 0.0
-        for scale, uniforms in zip(self._scales, words, strict=True):
-            low, high = scaled_bounds(self._noise, scale, uniforms)
+        for scale, bits in zip(self._scales, words, strict=True):
+            low, high = scaled_bounds(self._noise, scale, bits)
             self._low[rows] += low
             self._high[rows] += high
             self._size[rows] += np.maximum(np.abs(low), np.abs(high))

@@ -268,15 +268,15 @@ def roots(classes: Classes, words: WordSource) -> Blocks:
     if classes.separate_top:
         top = classes.top_row, classes.k, classes.k + 1
         row, start, stop = (np.append(x, y) for x, y in zip((row, start, stop), top, strict=True))
-    uniforms = words(len(row))
-    low, high = max_gumbel_bounds(uniforms, classes.log_mass(row, start, stop))
+    bits = words(len(row))
+    low, high = max_gumbel_bounds(bits, classes.log_mass(row, start, stop))
     return Blocks(
         row,
         start,
         stop,
         low,
         high,
-        uniforms,
+        bits,
         np.zeros_like(row),
         np.zeros(len(row), dtype=np.bool_),
     )
@@ -302,16 +302,16 @@ def split(classes: Classes, parents: Blocks, indices: Integers, words: WordSourc
         np.arange(_CHILDREN)
         == _draw_max_children(classes, row[:, 0], edges, log_mass, words)[:, None]
     )
-    uniforms = words(row.size).reshape(row.shape)
+    bits = words(row.size).reshape(row.shape)
     above = parents.low[indices, None], parents.high[indices, None]
     with np.errstate(invalid="ignore"):
-        own = max_gumbel_bounds(uniforms, log_mass)
+        own = max_gumbel_bounds(bits, log_mass)
         least, most = (-np.logaddexp(-x, -y) for x, y in zip(above, own, strict=True))
         below = widen(least, most, _BLOCK_ALLOWANCE)
     low, high = (np.where(inherits, x, y) for x, y in zip(above, below, strict=True))
     parent = np.repeat(indices[:, None], _CHILDREN, axis=1)
     is_filled = stop > start
-    every: tuple[Any, ...] = row, start, stop, low, high, uniforms, parent, inherits
+    every: tuple[Any, ...] = row, start, stop, low, high, bits, parent, inherits
     return Blocks(*(column[is_filled] for column in every))
 
 
@@ -323,15 +323,15 @@ def _draw_max_children(
     words: WordSource,
 ) -> Integers:
     """Draw (blocks,) the child that holds the largest noise, by the children's sizes."""
-    uniforms = words(len(row))
-    children, certain = pick_rows(*log_mass, uniforms)
+    bits = words(len(row))
+    children, certain = pick_rows(*log_mass, bits)
     for i in np.flatnonzero(~certain).tolist():
 
         def sizes(i: int = i) -> list[arb]:
             ends = edges[i].tolist()
             return [classes.mass(int(row[i]), a, b) if b > a else arb(0) for a, b in pairwise(ends)]
 
-        children[i] = LazyUniform(words, word=int(uniforms[i])).column(sizes)
+        children[i] = LazyUniform(words, word=int(bits[i])).column(sizes)
     return children
 
 
@@ -520,8 +520,8 @@ def _winners(
     """Draw (rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * scale)
-    uniforms = words(len(ranked) * len(layout.n))
-    g, wide = estimates(noise_of("gumbel"), uniforms)
+    bits = words(len(ranked) * len(layout.n))
+    g, wide = estimates(noise_of("gumbel"), bits)
     shape = (len(ranked), len(layout.n))
     total = noise_at(noise, g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
@@ -540,7 +540,7 @@ def _winners(
     rivals[wide // shape[1]] = True
     for row in np.flatnonzero(rivals | ~np.isfinite(slack)).tolist():
         winners[row] = _find_winner(
-            ranked[row], layout, noise, scale, uniforms.reshape(shape)[row], words
+            ranked[row], layout, noise, scale, bits.reshape(shape)[row], words
         )
     return winners
 
@@ -550,31 +550,27 @@ def _find_winner(
     layout: RowClasses,
     noise: Noise,
     scale: float,
-    uniforms: Words,
+    bits: Words,
     words: WordSource,
 ) -> int:
     """Return the winner of one row with these words, certain of every comparison."""
-    largest = noise_bounds(
-        noise, *max_gumbel_bounds(uniforms, log_binomial_bounds(layout.n, layout.r))
-    )
+    largest = noise_bounds(noise, *max_gumbel_bounds(bits, log_binomial_bounds(layout.n, layout.r)))
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], layout.gamma)
     low, high = totals(scores, largest, scale)
     places = np.flatnonzero(high >= low.max()).tolist()
-    runners = [_runner(ranked, layout, place, uniforms, words) for place in places]
+    runners = [_runner(ranked, layout, place, bits, words) for place in places]
     return places[exact_argmax(runners, noise, rational(scale))]
 
 
 def _runner(
-    ranked: Numbers, layout: RowClasses, place: int, uniforms: Words, words: WordSource
+    ranked: Numbers, layout: RowClasses, place: int, bits: Words, words: WordSource
 ) -> Contender:
     gamma = rational(layout.gamma)
     least, missing = (
         rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing)
     )
-    wait = ExponentialClock(
-        partial(layout.size, place), LazyUniform(words, word=int(uniforms[place]))
-    )
+    wait = ExponentialClock(partial(layout.size, place), LazyUniform(words, word=int(bits[place])))
     return Contender(gamma * least - (1 - gamma) * missing, [wait])
 
 

@@ -22,6 +22,7 @@ NO_SCORES: list[Any] = [
     *([], 3, [[1, 2]], [[1], [1, 2]], [1.0, np.nan], [1.0, np.inf], [1, -1], [-0.5], ["a"]),
     *([True, False], [1 + 2j], [None, 1], [2**63], [2**70]),
     [0.5, 2**53 + 1],
+    [0.5, np.int64(2**53 + 1)],
     np.ma.array([1, 2], mask=[True, False]),
 ]
 NO_LABELS: list[list[Any]] = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cases import CASES
@@ -16,9 +16,11 @@ import accounting as acc
 import dpselect as dps
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
 from dpselect.mechanisms.above_threshold import AboveThreshold
+from dpselect.mechanisms.delegating import DelegatingMechanism, around_traits
 from dpselect.mechanisms.gaps import LargeGap
 from dpselect.mechanisms.stable_queries import TopStable
 from dpselect.mechanisms.stable_top_k import StableTopKFixed
+from dpselect.mechanisms.traits import Traits
 from dpselect.ranking.spectral_top_k import SpectralTopK
 
 # What no mechanism takes, by the name of a field: beside NaN, and text where words are listed.
@@ -254,3 +256,15 @@ def test_unproved_configurations_are_refused(
     """
     with pytest.raises(error, match=words):
         build()
+
+
+def test_a_wrapper_that_states_no_level_is_refused() -> None:
+    """What an author forgets is told when the mechanism is made, and the remedy is the author's."""
+
+    class Wrapper(DelegatingMechanism):
+        traits: ClassVar[Traits] = around_traits(answers="top_k", ordered=True, most=1)
+        mechanism: dps.Mechanism
+        curve = property(lambda self: self.mechanism.curve)
+
+    with pytest.raises(dps.errors.InvalidMechanism, match="State a level above 0 in the traits of"):
+        Wrapper(mechanism=PF)

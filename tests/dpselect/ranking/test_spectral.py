@@ -225,8 +225,8 @@ NAMED: list[tuple[list[Any], str]] = [
     ([["secret", None], ["b", "a"]], "none missing"),
     ([[1.0, np.nan], [2.0, 3.0]], "int or str"),
     ([[["secret"]], ["b"]], "one column"),
-    ([["secret"], ["b"], [0.0]], "> 0"),
-    ([["secret"], ["b"], [np.nan]], "finite"),
+    ([["secret"], ["b"], [0.0]], "from 1e-200"),
+    ([["secret"], ["b"], [np.nan]], "from 1e-200"),
     ([["secret"], ["b"], ["secret"]], "numbers"),
     ([["secret"], ["b"], [1.0, 2.0]], "one per comparison"),
 ]
