@@ -7,9 +7,11 @@ from __future__ import annotations
 import decimal
 import functools
 import gc
+import hashlib
 import locale
 import os
 import random
+import secrets
 import signal
 import sys
 from collections import Counter
@@ -169,6 +171,28 @@ if not hasattr(os, "fork"):
 
 
 # -- seeds -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def repeated_entropy(request: pytest.FixtureRequest, globals_as_they_were: None) -> Iterator[None]:
+    """Draws what this process asks of the operating system from the run's seed and the test's name,
+    so that a test which draws is right in each run or in none.
+
+    Other processes, forked ones too, draw from the operating system, and so does a fixture that
+    serves several tests.
+    """
+    seed = f"{request.config.getoption('hypothesis_seed')} {request.node.nodeid}"
+    stream = np.random.Generator(np.random.SFC64(list(hashlib.sha256(seed.encode()).digest())))
+    process, of_system = os.getpid(), (os.urandom, secrets.token_bytes, secrets.token_hex)
+
+    def urandom(size: int) -> bytes:
+        return stream.bytes(size) if os.getpid() == process else of_system[0](size)
+
+    os.urandom = secrets.token_bytes = urandom  # type: ignore[assignment]
+    secrets.token_hex = lambda size=32: urandom(size).hex()  # type: ignore[assignment]
+    yield
+    os.urandom, secrets.token_bytes, secrets.token_hex = of_system
+
 
 settings.register_profile("dpselect", deadline=None, print_blob=True, database=None)
 

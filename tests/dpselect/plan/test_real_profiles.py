@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 @pytest.mark.parametrize(("city", "k", "epsilon"), [(0, 10, 0.5), (1, 100, 1.0)])
 def test_zipf_profile_forecast_is_close_on_real_logs(city: int, k: int, epsilon: float) -> None:
     """Told a log's items, users and mean of items per user, and an exponent of 1, a plan is .2
-    above what `topk` finds at most, and ten releases are .05 off.
+    above what `topk` finds at most, and the mean of twenty releases has a standard error of .03.
 
     Told the log itself it is off by .1 at most.
     """
@@ -40,7 +40,7 @@ def test_zipf_profile_forecast_is_close_on_real_logs(city: int, k: int, epsilon:
     )
     asked: dict[str, Any] = {"k": k, "epsilon": epsilon, "delta": 1e-6}
     right = set(counts.index[counts >= counts.iloc[k - 1]])
-    released = [dps.topk(log, user="user_id", item="item_id", **asked).items for _ in range(10)]
+    released = [dps.topk(log, user="user_id", item="item_id", **asked).items for _ in range(20)]
     found = float(np.mean([len(right & set(items)) / k for items in released]))
     said, informed = (
         dps.plan(**asked, profile=one, unknown_domain=True).recommended.expected
