@@ -188,12 +188,9 @@ class Sensitivity(Frozen):
             fields.setdefault("monotone", False)
         norms = [fields[name] for name in ("l1", "l2") if fields.get(name) is not None]
         bounds = [*norms, fields["linf"]] if "linf" in fields else norms
-        # No score changes by more than l1 or l2. What is not a number > 0 is left for its own field
-        # to refuse.
-        if norms and all(
-            isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
-            for value in bounds
-        ):
+        # No score changes by more than l1 or l2. What is no finite number > 0 is left for its own
+        # field to refuse.
+        if norms and all(map(_is_positive, bounds)):
             fields["linf"] = min(bounds)
         return fields
 
@@ -325,6 +322,13 @@ def _end(field: str, value: object) -> Fraction:
     except (ValueError, OverflowError):
         pass  # not finite
     raise InvalidMechanism(f"{field}={quote(value)} must be a finite number, with low <= 0 < high")
+
+
+def _is_positive(value: object) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def _check_items(items: int) -> int:

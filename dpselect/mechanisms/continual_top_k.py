@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Budget, Curve, GaussianDP
+from accounting.arguments import check_integer
 from accounting.frozen import Count, Frozen, Probability, Real
 from accounting.numbers import ROOT_UP, Floats, Integers, next_up
 from accounting.relations import Relation
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.release import public_grid
+from dpselect.mechanisms.release import check_intervals, public_grid
 from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.plan.fit import calibrate_mechanism
 from dpselect.sensitivity import Sensitivity, sqrt_up
@@ -512,7 +513,11 @@ class ContinualTopK(Mechanism):
         cells under the bound, lies within with this probability, for one item in one period. If
         users count `in_part`, more users than that may have the item, and only the low end is a
         bound on their number.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1).
         """
+        check_intervals(confidence)
         quantile = NormalDist().inv_cdf((1 + confidence) / 2)
         if self.counts is not None:
             return np.full(self.periods, self.counts.scale * quantile + _HALF)
@@ -523,7 +528,15 @@ class ContinualTopK(Mechanism):
 
         A union bound over the periods and over the `among` values that `period` (from 1) releases,
         given what it chose. Theorem T10.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or there is no
+                such period.
         """
+        check_intervals(confidence, among)
+        check_integer(
+            "period", period, "the number of a period", most=self.periods, error=InvalidRequest
+        )
         alone = 1 - (1 - confidence) / (self.periods * among)
         return float(self.margins(alone)[period - 1])
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from accounting.arguments import check_integer, quote
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest
 from dpselect.noise import Noise, NoiseName, noise_of
@@ -119,15 +121,18 @@ def half_width(noise: NoiseName, scale: float, confidence: float, among: int = 1
 
     The bound holds for `among` values at once with probability `confidence`.
     """
-    if not 0 < confidence < 1:
-        raise InvalidRequest(f"confidence={confidence!r} must be in (0, 1), 0.95 for example")
-    if among < 1:
-        raise InvalidRequest(
-            f"among={among!r} must be at least 1, the number of candidates for which the"
-            " intervals hold at once"
-        )
+    check_intervals(confidence, among)
     return (
         scale * float(noise_of(noise).isf((1 - confidence) / (2 * among))) + public_grid(scale) / 2
+    )
+
+
+def check_intervals(confidence: float, among: object = 1) -> None:
+    """Raise InvalidRequest for a confidence outside (0, 1), or for fewer than 1 value."""
+    if not (isinstance(confidence, Real) and 0 < confidence < 1):
+        raise InvalidRequest(f"confidence={quote(confidence)} must be in (0, 1), 0.95 for example")
+    check_integer(
+        "among", among, "the number of values whose intervals hold at once", error=InvalidRequest
     )
 
 

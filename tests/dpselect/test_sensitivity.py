@@ -40,7 +40,7 @@ def test_score_range_doubles_for_two_sided_changes(
 WRONG: list[dict[str, object]] = [
     *({"linf": wrong} for wrong in (0, -1, math.nan, math.inf)),
     *({"l0": wrong} for wrong in (0, 1.5, True)),
-    *({"l1": 0}, {"l1": True}, {"l2": math.inf}, {"linf1": 2}, {"uniform": 1}),
+    *({"l1": 0}, {"l1": True}, {"l1": 10**400}, {"l2": math.inf}, {"linf1": 2}, {"uniform": 1}),
     *({"relation": "bounded"}, {"monotone": "yes"}),
     {"monotone": True, "relation": "replace_one"},
 ]

@@ -35,7 +35,8 @@ TWICE = dps.DiscoverThenSelect(
     ),
     candidates=2,
 )
-
+SERIES: Any = dps.ContinualTopK.fitted(BUDGET, k=2, periods=4)
+TABLE: Any = TWICE.discovery
 
 # By the error that they raise: what is called, and the words that name field, rule and remedy.
 CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
@@ -88,6 +89,11 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             "have no second look. Pass",
         ),
         (lambda: D.Scores.rank(SCORES, "x"), "count=<str> must be an integer >= 1"),
+        (lambda: SERIES.margins(1), r"confidence=1 must be in \(0, 1\), 0.95 for example"),
+        (lambda: SERIES.margin(1, 0), "among=0 must be an integer >= 1"),
+        (lambda: SERIES.margin(5, 1), "period=5 must be an integer >= 1, at most 4"),
+        (lambda: TABLE.margin("x"), r"confidence=<str> must be in \(0, 1\)"),
+        (lambda: TABLE.margin(among=1.5), "among=1.5 must be an integer >= 1"),
     ],
     dps.errors.InvalidMechanism: [
         (
