@@ -253,10 +253,9 @@ class Budget(Frozen, Sectioned):
             )
         order, count = _workload(plain.limit, plain.delta, curve)
         if count < 1:
-            delta_text = repr(delta).replace("e-0", "e-")  # in full, for it is copied
             remedy = (
                 "One release fits by its privacy losses. State"
-                f" Budget(epsilon={epsilon!r}, delta={delta_text}, release=curve), which"
+                f" Budget(epsilon={epsilon!r}, delta={_in_full(delta)}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)
                 else "Raise them, or lower the cost of the mechanism."
@@ -267,6 +266,10 @@ class Budget(Frozen, Sectioned):
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
+
+    def __repr__(self) -> str:
+        stated = (f"{name}={_in_full(value)}" for name, value in self.__repr_args__())
+        return f"Budget({', '.join(stated)})"
 
     def sections(self) -> Iterator[Section]:
         """Return the fields that were stated."""
@@ -472,6 +475,11 @@ class Budget(Frozen, Sectioned):
             for have, need in zip(self.capacity.minus(spent), cost, strict=True)
             if need > 0
         )
+
+
+def _in_full(value: object) -> str:
+    """Return the text of a field, to be copied: 1e-6, not 1e-06."""
+    return repr(value).replace("e-0", "e-") if isinstance(value, float) else repr(value)
 
 
 def greatest(admits: Callable[[int], bool], most: int) -> int:

@@ -128,6 +128,11 @@ def _sampled_epsilon(epsilon: float, rate: float) -> float:
     return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
 
 
+def _no_curve(name: str) -> NoEquivalent:
+    reason = _REFUSED.get(name, "it is not a known event of dp-accounting")
+    return NoEquivalent(f"{name} has no curve, because {reason}")
+
+
 _RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
 _ORDERS = tuple(
     sorted(
@@ -170,10 +175,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
     name = type(event).__name__
     # but another class of that name
     if name not in _READERS or getattr(dp_event, name, None) is not type(event):
-        raise NoEquivalent(
-            f"{name} has no curve, because"
-            f" {_REFUSED.get(name, 'it is not a known event of dp-accounting')}"
-        )
+        raise _no_curve(name)
     try:
         return _READERS[name](event, same_relation(None, relation) or _RELATION)
     except (TypeError, ValueError, OverflowError):
@@ -225,6 +227,7 @@ def event_from_json(text: str | bytes) -> dp_event.DpEvent:
     called.
 
     Raises:
+        NoEquivalent: the event, or one inside of it, has no curve; the message says why.
         InvalidCurve: the text states no such event, or fields that the event does not have.
 
     Example:
@@ -249,6 +252,8 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
             f' inside of another is under "of", {_MOST_DEEP} deep at most'
         )
     name = data["event"].removesuffix("DpEvent") + "DpEvent"
+    if name in _REFUSED:
+        raise _no_curve(name)
     kind = getattr(dp_event, name, None) if name in _READERS else None
     if kind is None:
         kinds = ", ".join(
@@ -520,7 +525,9 @@ _REFUSED: dict[str, str] = {
         "it states no guarantee. Replace it by the event of the mechanism that ran"
     ),
     "SampledWithReplacementDpEvent": (
-        "no bound for it is proved here. Convert the inner event for a valid, looser curve"
+        "no bound for it is proved here. As a user may be in the sample up to sample_size times,"
+        " group_privacy(curve, sample_size) of the inner event's curve under replace_one is valid"
+        " and looser"
     ),
     "SingleEpochTreeAggregationDpEvent": (
         "its guarantee is for replacing a record by a special one, which is neither of the two"
@@ -531,7 +538,8 @@ _REFUSED: dict[str, str] = {
         " largest sensitivity"
     ),
     "TruncatedSubsampledGaussianDpEvent": (
-        "no bound for it is proved here. Convert a GaussianDpEvent for a valid, looser curve"
+        "no bound for it is proved here. As a user may take the place of another one in a full"
+        " batch, GaussianDP(mu=2/noise_multiplier) is valid and looser"
     ),
 }
 

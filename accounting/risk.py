@@ -87,8 +87,6 @@ def advantage(curve: HashableCurve) -> float:
     """Return the most by which true positives exceed false ones (see `Curve.advantage`).
 
     It is delta(0), or the Renyi bound plus the bad events.
-
-    delta(0), or what Renyi divergence leaves, with the bad events on top.
     """
     return min(
         1.0, best_delta(curve, 0.0, thorough=True).value, _advantage_by_renyi(curve) + curve.delta0

@@ -21,12 +21,8 @@ import pandas as pd
 
 import accounting as acc
 import dpselect as dps
+from dpselect.mechanisms.stable_queries import TopStable
 from dpselect.mechanisms.stable_top_k import StableTopK, StableTopKFixed
-
-try:
-    from dpselect.mechanisms.stable_queries import TopStable
-except ImportError:  # written elsewhere
-    TopStable = None  # type: ignore[assignment, misc]
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 SIZES, EPSILONS = (3, 10, 50), (0.4, 0.8, 1.0)
@@ -49,7 +45,7 @@ def fitted(
 
 def families(k: int, failure: float) -> dict[str, Family]:
     """Mechanisms for k items, each with one parameter left open."""
-    top: dict[str, Family] = {
+    return {
         "Limited Domain, kbar=k": lambda e: dps.LimitedDomain(
             k=k, kbar=k, epsilon=e, delta=failure
         ),
@@ -65,21 +61,19 @@ def families(k: int, failure: float) -> dict[str, Family]:
             kbar=2 * k,
             regularizer={"kind": "target_size", "k": k, "penalty": 2.0},
         ),
-    }
-    if TopStable is not None:
-        top["Top Stable, kbar=k"] = lambda e: TopStable(
+        "Top Stable, kbar=k": lambda e: TopStable(
             k=k, kbar=k, epsilon=e, delta=failure
-        )
-        top["Top Stable, kbar=2k from k"] = lambda e: TopStable(
+        ),
+        "Top Stable, kbar=2k from k": lambda e: TopStable(
             k=k, kbar=2 * k, epsilon=e, delta=failure, search="from_k"
-        )
-    top["StableTopKFixed (public)"] = lambda rho: StableTopKFixed(
-        k=k, rho=rho, failure_delta=failure, penalty=2.0, kbar=2 * k
-    )
-    top["peeling (public)"] = lambda scale: dps.PeelingTopK(
-        k=k, noise="gumbel", scale=1 / scale
-    )
-    return top
+        ),
+        "StableTopKFixed (public)": lambda rho: StableTopKFixed(
+            k=k, rho=rho, failure_delta=failure, penalty=2.0, kbar=2 * k
+        ),
+        "peeling (public)": lambda scale: dps.PeelingTopK(
+            k=k, noise="gumbel", scale=1 / scale
+        ),
+    }
 
 
 def metrics(

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -99,3 +101,23 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
     ).execute()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["papers", "papers_stable"])
+def test_the_papers_are_printed_by_a_script_alone(script: str, tmp_path: Path) -> None:
+    """It finds its own modules from any folder, prints CelebA's row, and says which data are not at
+    hand.
+    """
+    for folder in ("notebooks", "tests/errata", "tests/support"):
+        shutil.copytree(ROOT / folder, tmp_path / "project" / folder)
+    run = subprocess.run(
+        [sys.executable, str(tmp_path / f"project/notebooks/{script}.py")],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "CelebA as in Zhu and Wang" in run.stdout
+    assert "skipped: no data" in run.stdout

@@ -26,6 +26,7 @@ from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from accounting.numbers import Flags, Floats
 from accounting.risk import Risk
 from accounting.sections import Section
+from accounting.wording import format_number
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import noise_of
@@ -697,7 +698,7 @@ class VotingPlan(Plan):
             }
             fields |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
             settings = [
-                f"--{name.replace('_', '-')} {value:.12g}"
+                f"--{name.replace('_', '-')} {format_number(value, 12)}"
                 for name, value in fields.items()
                 if value is not None
             ]

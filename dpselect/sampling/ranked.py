@@ -71,14 +71,10 @@ class Ranked:
         targets = self._ascending[self.size - ranks]
         place = ranks - (self.size + 1 - np.searchsorted(self._ascending, targets, side="right"))
         levels, level = np.unique(targets, return_inverse=True)
+        if len(levels) <= _FEW_LEVELS:  # a pass for each takes less time than a search for all
+            return self._pass_levels(levels, level, place)
         members = np.flatnonzero(self._values >= levels[0])
         values = self._values[members]
-        if len(levels) <= _FEW_LEVELS:  # a pass for each takes less time than a search for all
-            positions = np.empty(len(ranks), dtype=np.int64)
-            for level_number, value in enumerate(levels):
-                in_level = level == level_number
-                positions[in_level] = members[np.flatnonzero(values == value)[place[in_level]]]
-            return positions
         near = np.searchsorted(levels, values, side="right") - 1
         equal = np.flatnonzero(levels[near] == values)
         # sorted by radix, which takes a tenth of the time, where the levels fit
@@ -87,8 +83,42 @@ class Ranked:
         first = np.cumsum(np.bincount(near, minlength=len(levels)))
         return members[np.append(0, first)[level] + place]
 
+    def _pass_levels(self, levels: Any, level: Integers, place: Integers) -> Integers:
+        """Return the position of the place-th candidate, from 0, of each chosen level."""
+        positions, values = np.empty(len(level), dtype=np.int64), self._values
+        members: Integers | None = None  # of `values`; None for all candidates
+        for number, value in enumerate(levels):
+            if self.reaching(value) < len(values) // _SPARSE:
+                kept = np.flatnonzero(values >= value)
+                members, values = kept if members is None else members[kept], values[kept]
+            in_level = level == number
+            found = _places_of(value, values, place[in_level])
+            positions[in_level] = found if members is None else members[found]
+        return positions
+
 
 _FEW_LEVELS = 64  # different scores among the chosen
+_SPARSE = 8  # the passes go on with those that reach a level where they are fewer by this factor
+_BLOCK = 2**14  # scores that are compared at once
+
+
+def _places_of(value: float | int, values: Numbers, numbers: Integers) -> Integers:
+    """Return the place of the n-th score of this value for each n of `numbers`, from 0.
+
+    Only the blocks that hold one of them list their places. All others count them.
+    """
+    if len(values) <= _BLOCK:
+        return np.flatnonzero(values == value)[numbers]
+    blocks = [values[i : i + _BLOCK] for i in range(0, len(values), _BLOCK)]
+    counts = [np.count_nonzero(block == value) for block in blocks]
+    ends = np.cumsum(counts)
+    chosen, choice = np.unique(np.searchsorted(ends, numbers, side="right"), return_inverse=True)
+    places = np.empty(len(numbers), dtype=np.int64)
+    for number, block in enumerate(chosen.tolist()):
+        inside, earlier = choice == number, ends[block] - counts[block]
+        listed = np.flatnonzero(blocks[block] == value)
+        places[inside] = block * _BLOCK + listed[numbers[inside] - earlier]
+    return places
 
 
 def rank_rows(block: Numbers) -> Integers:

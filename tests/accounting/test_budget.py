@@ -63,6 +63,13 @@ def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+def test_a_budget_prints_as_people_write_it(budget: Budget) -> None:
+    """1e-6 and not 1e-06, as text that makes the same budget again."""
+    assert "e-0" not in repr(budget)
+    assert eval(repr(budget), vars(acc.curves) | {"Budget": Budget}) == budget
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 def test_plan_of_fitting_charges_is_admitted(budget: Budget) -> None:
     """As many separate charges as fit are admitted as one plan, one more does not fit; a plan costs
     at most its parts.

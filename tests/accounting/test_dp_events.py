@@ -202,12 +202,44 @@ def test_every_event_is_read_or_refused_by_name() -> None:
     ids=lambda event: type(event).__name__,
 )
 def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
-    """What has no curve raises with its class and a remedy, also deep inside a composition."""
+    """What has no curve raises with its class and a remedy, also deep inside a composition, and
+    where a file states it by its name.
+    """
+    name = type(event).__name__
+    refused = rf"^{name} has no curve, because .{{30}}"
     for outer in (event, dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(event, 2)])):
-        with pytest.raises(
-            NoEquivalent, match=rf"^{type(event).__name__} has no curve, because .{{30}}"
-        ):
+        with pytest.raises(NoEquivalent, match=refused):
             from_dp_event(outer, "add_remove")
+    inner = f'{{"event": "{name.removesuffix("DpEvent")}", "steps": 3}}'
+    for text in (inner, f'{{"event": "SelfComposed", "count": 2, "of": {inner}}}'):
+        with pytest.raises(NoEquivalent, match=refused):
+            acc.dp_events.event_from_json(text)
+
+
+def test_a_full_batch_costs_twice_the_noise_multiplier() -> None:
+    """A batch of one, of two users with contributions 1 and -1: the refusal's curve covers it both
+    ways, and half of its mu does not (G6).
+    """
+    with pytest.raises(NoEquivalent, match=r"GaussianDP\(mu=2/noise_multiplier\) is valid"):
+        from_dp_event(dp_event.TruncatedSubsampledGaussianDpEvent(2, 1.0, 1, 0.5), "add_remove")
+    sigma, x = 0.5, np.linspace(-9.0, 9.0, 180_001)
+    one, other = (np.exp(-(((x - c) / sigma) ** 2) / 2) for c in (1, -1))
+    p, q = (law / law.sum() for law in (one, one + other))
+    for epsilon in (1.0, 4.0, 8.0):
+        reached = max(np.maximum(a - math.exp(epsilon) * b, 0.0).sum() for a, b in ((p, q), (q, p)))
+        assert reached <= GaussianDP(mu=2 / sigma).delta(epsilon)
+        assert reached > GaussianDP(mu=1 / sigma).delta(epsilon) or epsilon < 4
+
+
+def test_a_sample_with_replacement_costs_its_copies() -> None:
+    """Two draws out of one user move the sum by four contributions: the refusal's curve covers
+    that, and the inner event's does not (G6).
+    """
+    event = dp_event.SampledWithReplacementDpEvent(1, 2, dp_event.GaussianDpEvent(1.0))
+    with pytest.raises(NoEquivalent, match=r"group_privacy\(curve, sample_size\)"):
+        from_dp_event(event, "replace_one")
+    inner, reached = from_dp_event(event.event, "replace_one"), GaussianDP(mu=4.0).delta(2.0)
+    assert inner.delta(2.0) < reached <= acc.group_privacy(inner, 2).delta(2.0)
 
 
 def test_unknown_event_objects_are_refused_without_an_import() -> None:

@@ -169,6 +169,7 @@ def test_ranks_are_those_of_scores() -> None:
         rng.normal(size=150_000),
         wide,
         rng.integers(-(2**62), 2**62, 150_000),
+        rng.geometric(0.3, 150_000),
     )
     draws = (
         lambda n: rng.integers(0, 6, n),
@@ -179,6 +180,7 @@ def test_ranks_are_those_of_scores() -> None:
         scores = counts(values)
         positions, best = scores.rank(scores.size)
         ranks = rng.permutation(scores.size)[: int(rng.integers(1, min(scores.size, 400) + 1))] + 1
+        ranks = np.append(ranks, 1)
         assert np.array_equal(Ranked(scores.dense()).positions(ranks), positions[ranks - 1])
         if scores.size < 100:
             assert np.array_equal(

@@ -13,6 +13,7 @@ from typing import Any, Self, final
 from accounting import Budget
 from accounting.address import hide_passwords
 from accounting.relations import Relation
+from accounting.wording import format_number
 from dpselect.app.events.contributions import Clip, require_weights
 from dpselect.app.events.reading import Reading
 from dpselect.app.spec import TopKSpec
@@ -401,7 +402,9 @@ def _check_planned(question: Question, planned: Mechanism) -> Choice:
     # what is stated for a release is its ceiling, whoever chose the noise
     if not question.budget.admits(planned.curve):
         amounts = ", ".join(
-            f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name))
+            f"{name}={format_number(value)}"
+            for name in _AMOUNTS
+            if (value := getattr(question.budget, name))
         )
         raise InvalidRequest(
             f"mechanism= names a {name} that costs more than the budget of this release"

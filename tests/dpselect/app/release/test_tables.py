@@ -160,11 +160,11 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
         ({"mechanism": AGAIN}, "clips users again"),
         (
             {"epsilon": 0.3},
-            r"costs more than .* \(epsilon=0.3, delta=1e-06\). Plan one for this budget",
+            r"costs more than .* \(epsilon=0.3, delta=1e-6\). Plan one for this budget",
         ),
         (
             {"delta": 1e-8},
-            r"costs more than .* \(epsilon=2, delta=1e-08\). Plan one for this budget",
+            r"costs more than .* \(epsilon=2, delta=1e-8\). Plan one for this budget",
         ),
     ],
 )
