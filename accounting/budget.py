@@ -16,7 +16,7 @@ from accounting.convert.bounds import best_epsilon
 from accounting.cost import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Cost
 from accounting.curves import AnyCurve, Curve
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
-from accounting.frozen import Count, Frozen, NonNegative, Positive
+from accounting.frozen import Count, Frozen, NonNegative, Positive, in_full
 from accounting.guarantee import HasCurve, curve_and_relation
 from accounting.measures import (
     Measure,
@@ -255,7 +255,7 @@ class Budget(Frozen, Sectioned):
         if count < 1:
             remedy = (
                 "One release fits by its privacy losses. State"
-                f" Budget(epsilon={epsilon!r}, delta={_in_full(delta)}, release=curve), which"
+                f" Budget(epsilon={epsilon!r}, delta={in_full(delta)}, release=curve), which"
                 " counts releases of this curve."
                 if plain.admits(curve)
                 else "Raise them, or lower the cost of the mechanism."
@@ -266,10 +266,6 @@ class Budget(Frozen, Sectioned):
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
-
-    def __repr__(self) -> str:
-        stated = (f"{name}={_in_full(value)}" for name, value in self.__repr_args__())
-        return f"Budget({', '.join(stated)})"
 
     def sections(self) -> Iterator[Section]:
         """Return the fields that were stated."""
@@ -475,11 +471,6 @@ class Budget(Frozen, Sectioned):
             for have, need in zip(self.capacity.minus(spent), cost, strict=True)
             if need > 0
         )
-
-
-def _in_full(value: object) -> str:
-    """Return the text of a field, to be copied: 1e-6, not 1e-06."""
-    return repr(value).replace("e-0", "e-") if isinstance(value, float) else repr(value)
 
 
 def greatest(admits: Callable[[int], bool], most: int) -> int:

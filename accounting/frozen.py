@@ -23,6 +23,11 @@ from accounting.errors import AccountingError
 _LONGEST = 60  # longest configuration value that an error quotes
 
 
+def in_full(value: object) -> str:
+    """Return the text of a field, to be copied: 1e-6, not 1e-06."""
+    return repr(value).replace("e-0", "e-") if isinstance(value, float) else repr(value)
+
+
 class Frozen(BaseModel):
     """A frozen model that forbids unknown fields and raises its family's own error class."""
 
@@ -114,6 +119,9 @@ class Frozen(BaseModel):
             field = fields.get(name or "")
             if name != "kind" and (field is None or value != field.default):
                 yield (field.alias if field is not None and field.alias else name), value
+
+    def __repr_str__(self, join_str: str) -> str:
+        return join_str.join(f"{name}={in_full(value)}" for name, value in self.__repr_args__())
 
     def __str__(self) -> str:
         return repr(self)

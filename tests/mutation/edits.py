@@ -1052,7 +1052,7 @@ dpselect/mechanisms/limited_domain.py
         => np.eye(floors.size)[int(np.argmax(self._preferences(floors)))].tolist()
     dpselect/mechanisms/test_limited_domain.py::test_a_size_that_is_chosen_costs_one_pick_more
         times = picks if self.kbar_least is None else picks + 1 => times = picks
-    laws/test_pay.py::test_outcome_based_charges_stay_within_the_budget[LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-06)]
+    laws/test_pay.py::test_outcome_based_charges_stay_within_the_budget[LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-6)]
         min(self.k, len(selection) + 1) => min(self.k, len(selection))
     dpselect/mechanisms/test_limited_domain.py::test_the_kbar_most_popular_compete_and_the_next_one_is_the_bar
         return above[:, : self.kbar], floors => return above[:, : self.kbar - 1], floors

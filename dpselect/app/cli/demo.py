@@ -42,7 +42,10 @@ def demo(
     ] = 2_000,
     k: Annotated[int, Option(min=1, help="Number of items to release.")] = 10,
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
-    delta: Annotated[float, Option(help="Delta of the budget, with --epsilon.")] = 1e-6,
+    delta: Annotated[
+        float,
+        Option(help="Delta of the budget, with --epsilon (default: 1e-6).", show_default=False),
+    ] = 1e-6,
     keep: Annotated[
         Path | None,
         Option(help=f"Folder in which to keep the log, as {_FILE}. Default: it is deleted."),
