@@ -343,7 +343,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
             if count or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
-                    "states what is charged in its lines. Leave out curve=, mechanism=, event=,"
+                    "states the charges in its lines. Leave out curve=, mechanism=, event=,"
                     " steps=, key= and count=",
                 )
         elif count != 1:
