@@ -79,8 +79,8 @@ class Frozen(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
-        if "__signature__" in vars(cls):
-            cls.__signature__ = _PlainSignature(vars(cls)["__signature__"])  # type: ignore[assignment]
+        if computed := vars(cls).get("__signature__"):  # None before forward names are known
+            cls.__signature__ = _PlainSignature(computed)  # type: ignore[assignment]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
