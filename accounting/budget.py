@@ -183,7 +183,7 @@ class Budget(Frozen, Sectioned):
             )
             if most == 0:
                 raise ValueError(
-                    f"the budget does not pay for one release ({type(self.release).__name__})."
+                    f"the budget does not cover one release ({type(self.release).__name__})."
                     " Raise it, or add noise"
                 )
             object.__setattr__(self, "releases", most)
@@ -191,7 +191,7 @@ class Budget(Frozen, Sectioned):
             return
         elif not (self.admitted_before if recorded else self.admits)(self.releases * self.release):
             raise ValueError(
-                f"releases={self.releases} is more than the budget pays for. Leave it out,"
+                f"releases={self.releases} is more than the budget covers. Leave it out,"
                 " because it is computed"
             )
         assert self.capacity.main > 0
@@ -261,7 +261,7 @@ class Budget(Frozen, Sectioned):
                 else "Raise them, or lower the cost of the mechanism."
             )
             raise InvalidBudget(
-                f"no Renyi order pays for one {type(curve).__name__} out of epsilon={epsilon!r},"
+                f"no Renyi order admits one {type(curve).__name__} at epsilon={epsilon!r},"
                 f" delta={format_number(delta)}. {remedy}"
             )
         failure = float_up(count * units_up(exact(curve.delta0), FAILURE_UNIT), FAILURE_UNIT)

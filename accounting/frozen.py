@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
+import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -28,6 +30,49 @@ def in_full(value: object) -> str:
     return repr(value).replace("e-0", "e-") if isinstance(value, float) else repr(value)
 
 
+class PlainType(str):
+    """An annotation that `help` shows without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def plain(annotation: Any) -> str:
+    """Return an annotation as text, without the validators of its values.
+
+    A type that is annotated with a name, because it is not imported, is shown by that name.
+    """
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        names = [note for note in arguments[1:] if isinstance(note, str)]
+        return names[0] if names else plain(arguments[0])
+    if origin in (Union, types.UnionType):
+        return " | ".join(map(plain, arguments))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join(map(plain, arguments))}]"
+    if annotation is ...:
+        return "..."
+    return "None" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
+
+
+class _PlainSignature:
+    """Signature of a model in plain types, computed when it is asked for."""
+
+    def __init__(self, computed: Any) -> None:
+        self._computed = computed
+
+    def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
+        signature: inspect.Signature = self._computed.__get__(None, owner)
+        return signature.replace(
+            parameters=[
+                parameter.replace(annotation=PlainType(plain(parameter.annotation)))
+                for parameter in signature.parameters.values()
+            ]
+        )
+
+
 class Frozen(BaseModel):
     """A frozen model that forbids unknown fields and raises its family's own error class."""
 
@@ -35,6 +80,12 @@ class Frozen(BaseModel):
         frozen=True, extra="forbid", serialize_by_alias=True, allow_inf_nan=False
     )
     error_class: ClassVar[type[AccountingError]] = AccountingError
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        if computed := vars(cls).get("__signature__"):  # None before forward names are known
+            cls.__signature__ = _PlainSignature(computed)  # type: ignore[assignment]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

@@ -322,7 +322,7 @@ class Releases(Measure):
 
     def why_no_cost(self, curve: Curve, budget: Limits) -> str:
         return (
-            f"this {type(curve).__name__} is not paid for by a budget that was declared for"
+            f"this {type(curve).__name__} does not fit a budget that was declared for"
             f" releases of {self.release!r} and smaller ones of that kind. Lower its cost,"
             " add the declared noise, or declare another dataset with a budget for it"
         )

@@ -142,4 +142,4 @@ def _new_data_remedy(budget: Budget, curve: Curve | None) -> str | None:
         [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
     )
     ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
-    return f"For new data, a new dataset with this budget pays for {', '.join(ways)}"
+    return f"For new data, a new dataset with this budget covers {', '.join(ways)}"

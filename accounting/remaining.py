@@ -385,7 +385,7 @@ class Remaining(Sectioned):
     def remedy(self) -> str:
         """The change that lets twice as many releases fit, or one if none fits."""
         if isinstance(self._cost, str):
-            return "choose another mechanism, because this dataset's budget never pays for this one"
+            return "choose another mechanism, because this dataset's budget never covers this one"
         if self._cost == NOTHING:
             return "nothing, because any number fits"
         goal = 2 * self.releases or 1

@@ -16,7 +16,7 @@ _MARK = re.compile(r"^<!-- notebook: (\w+) -->$", flags=re.MULTILINE)
 # A fence longer than any that an output holds.
 _FENCE = "`" * 6
 _TABLE = "text/markdown"
-_WIDE, _MANY = 100, 40  # columns and lines of an output that is shown at once
+_WIDE, _MANY = 92, 40  # columns and lines of an output that is shown at once
 
 
 def expand(_app: object, _page: str, source: list[str]) -> None:
@@ -74,7 +74,13 @@ def _wrapped(line: str) -> list[str]:
     """A line no wider than a page; columns, which stand two blanks apart, are left as they are."""
     if "  " in line.strip():
         return [line]
-    return textwrap.wrap(line, _WIDE, subsequent_indent="    ") or [line]
+    return textwrap.wrap(
+        line,
+        _WIDE,
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [line]
 
 
 def _picture(base64: str) -> str:

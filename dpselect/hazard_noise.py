@@ -49,6 +49,7 @@ class HazardNoise(Frozen, Noise, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if ABC not in cls.__bases__:
             NOISES.add(cls)
 

@@ -320,7 +320,7 @@ def _check_look(labels: Sequence[Label], scores: Scores) -> Scores:
     """Return the scores of a look, if it was at these candidates."""
     if scores.labels != tuple(labels) or scores.domain != "public" or scores.sums:
         raise InvalidScores(
-            "the second look returned scores of other candidates than it was called with, not as"
+            "the second pass returned scores of other candidates than it was called with, not as"
             " public, or sums of amounts. It counts users"
         )
     return scores
@@ -397,12 +397,12 @@ class SecondLook:
             SensitivityMismatch: the scores declare more than `sensitivity`.
         """
         if self.count is None:
-            raise InvalidScores("this second look cannot count. Give SecondLook(..., count=)")
+            raise InvalidScores("this second pass cannot count. Give SecondLook(..., count=)")
         scores, lost = self.count(list(labels))
         sensitivity.require(_check_look(labels, scores).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores(
-                "the second look returned no number >= 0 for the total that the clip takes away"
+                "the second pass returned no number >= 0 for the total that the clip takes away"
             )
         return scores, float(lost)
 
@@ -415,7 +415,7 @@ class SecondLook:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
         """
         if self.weigh is None:
-            raise InvalidScores("this second look cannot weigh. Give SecondLook(..., weigh=)")
+            raise InvalidScores("this second pass cannot weigh. Give SecondLook(..., weigh=)")
         if len(labels) == 0:
             return np.zeros(0)
         units = np.asarray(self.weigh(list(labels), norm))
@@ -426,7 +426,7 @@ class SecondLook:
             or units.max() >= MOST_EXACT
         ):
             raise InvalidScores(
-                "the second look returned no whole sums >= 0 and below 2^53, one for each candidate"
+                "the second pass returned no whole sums >= 0 and below 2^53, one for each candidate"
             )
         return units / WEIGHT_UNIT
 

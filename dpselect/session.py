@@ -531,7 +531,7 @@ class Session:
         """
         if receipt.replayed:
             raise AlreadyCharged(
-                f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry"
+                f"key={receipt.key!r} was charged for a draw of dataset={receipt.dataset!r} (entry"
                 f" {receipt.seq}, {receipt.state}): that draw may have been seen, so it is not"
                 " drawn again under its charge"
             )

@@ -52,7 +52,7 @@ def constants() -> Iterator[str]:
     )
     yield _row("Zhu and Wang: epsilon of CelebA, 600 rounds", "3.6", _celeba())
     yield _row(
-        "Qiao et al.: deviation of noise, top 1,000 of 10^6 at (.2, 1e-6)",
+        "Qiao et al.: deviation of noise, top 1,000 of 10^6 at (0.2, 1e-6)",
         _deviation("laplace"),
         _deviation("gumbel"),
     )
@@ -70,7 +70,7 @@ def shares(datasets: dict[str, tuple[int, Any]], draws: int) -> Iterator[str]:
     """Share of the true top 50, printed and here, by `datasets` (users, sorted counts); the same
     budget, delta 1 / users.
     """
-    yield f"{'share of the true top 50, delta = 1/users':<46}{'.4':>6}{'.8':>6}{'1.0':>6}"
+    yield f"{'share of the true top 50, delta = 1/users':<46}{'0.4':>6}{'0.8':>6}{'1.0':>6}"
     for name, printed in SHARES.items():
         for mechanism, row in printed.items():
             yield _shares(f"{name}, {mechanism}, printed", row)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pate_teachers import Bools, Floats, Places, Split, split, spread, teacher_scores
 
 import accounting as acc
+from accounting.wording import format_number
 from dpselect import pate
 
 DELTA = 1e-5  # well below one over the number of private digits
@@ -185,8 +186,8 @@ def tables(size: Size = "full") -> Iterator[str]:
     """Lines of the table."""
     plan = PLANS[size]
     yield (
-        f"digits, {plan.teachers} teachers, {plan.rounds} rounds, delta {DELTA:g}; accuracies,"
-        f" mean±sd of {plan.seeds} seeds"
+        f"digits, {plan.teachers} teachers, {plan.rounds} rounds, delta {format_number(DELTA)};"
+        f" accuracies, mean±sd of {plan.seeds} seeds"
     )
     yield (
         f"  {'mechanism':<16}{'budget':>8}{'cost':>10}{'released':>14}{'student':>14}{'answered':>14}"

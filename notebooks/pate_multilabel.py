@@ -22,6 +22,7 @@ from pate_votes import DATA, Counts, Task, Votes, full_model_f1, votes
 
 import accounting as acc
 import dpselect as dps
+from accounting.wording import format_number
 from dpselect import pate
 
 DELTA = 1e-6
@@ -274,7 +275,7 @@ class Result:
         labels = self.runs[0].true.shape[1]
         yield (
             f"{task.name}: {labels} labels, {task.teachers} teachers, {task.rounds} rounds, delta"
-            f" {DELTA:g}"
+            f" {format_number(DELTA)}"
         )
         for title, measure in (
             ("micro-F1 of released labels", "released"),

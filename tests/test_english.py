@@ -63,6 +63,32 @@ def test_first_sentences_have_a_head() -> None:
     assert len(headless) <= 0.03 * len(found), headless
 
 
+def _texts_of_the_program() -> Iterator[tuple[str, str]]:
+    """Strings of several words that are no docstrings: messages, help, and printed lines."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and " " in node.value
+                and id(node) not in documents
+            ):
+                yield str(path.relative_to(ROOT)), node.value
+
+
+def test_messages_and_help_use_the_words_of_the_field() -> None:
+    """No text that the program prints has a word of the project's former dialect."""
+    found = [
+        (path, text)
+        for path, text in _texts_of_the_program()
+        for words in DIALECT
+        if re.search(words, text, re.IGNORECASE)
+    ]
+    assert found == []
+
+
 def test_pages_use_the_words_of_the_field() -> None:
     """One word has one meaning on every page: none of the project's former dialect is left."""
     found = [

@@ -9,6 +9,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from accounting.curves.base import CURVES
 from accounting.report import cited_theorems, theorem_texts
@@ -61,6 +62,16 @@ def test_every_public_name_is_documented() -> None:
         assert f"`{name}`" in rows or f"`{name} <" in rows, (
             f"{package}.{name} is not on docs/api.md"
         )
+
+
+def test_help_shows_plain_types() -> None:
+    """The signature of a public class or function has the types of its parameters, without the
+    validators that pydantic runs.
+    """
+    for package, name in NAMES:
+        value = getattr(importlib.import_module(package), name)
+        if inspect.isfunction(value) or issubclass(type(value), type(BaseModel)):
+            assert "Validator" not in str(inspect.signature(value)), f"{package}.{name}"
 
 
 def test_public_methods_are_documented() -> None:

@@ -267,7 +267,7 @@ class Book:
         )
         if fields != stored or Curve.from_json(first.curve or "") != charge.curve:
             raise KeyConflict(
-                f"key={charge.key!r} has already paid for a different charge of"
+                f"key={charge.key!r} was already used for a different charge of"
                 f" dataset={name!r} (entry {first.seq}). To repeat that one, use its arguments,"
                 " which charges nothing more. For another release, use another key="
             )
@@ -349,7 +349,7 @@ class Book:
             is_same = repeated[0].label == label and (ran is None or repeated[0].curve == ran)
             if action == "release" and not is_same:
                 raise ClaimConflict(
-                    f"key={key!r} has paid for a result that was handed out already (entry"
+                    f"key={key!r} was charged for a result that was handed out already (entry"
                     f" {repeated[0].seq}), and this is another one. Forget it, and use the first"
                 )
             return self._receipt(repeated, earlier)

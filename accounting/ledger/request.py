@@ -308,8 +308,8 @@ class Request:
             raise InvalidEntry(
                 "across='whole_counts' needs a mechanism that declares a cost from linf alone"
                 " (no l0, l1 or l2, no bounded users), which this item does not. Charge each"
-                " period by itself, use relation='replace_one', or leave across out and pay"
-                " for two changes"
+                " period by itself, use relation='replace_one', or leave across out and be"
+                " charged for two changes"
             )
         if self.across is not None:
             return self

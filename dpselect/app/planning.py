@@ -204,7 +204,7 @@ def _releases(
         and (fits := _how_many(whole, choices[0].mechanism.curve)) < request.releases
     ):
         payer += (
-            f". Its whole budget pays for {fits:,} such releases, and not for {request.releases:,}."
+            f". Its whole budget covers {fits:,} such releases, and not {request.releases:,}."
             " Ask for less"
         )
     about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
@@ -319,7 +319,7 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
         return None, ""
     try:
         with open_ledger(spec.ledger) as ledger:
-            return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} pays"
+            return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} is charged"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
         return (
             budget,

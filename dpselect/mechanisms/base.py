@@ -46,6 +46,7 @@ class Mechanism(Gate, Summable, ABC):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
         if "kind" in cls.model_fields and ABC not in cls.__bases__:  # which says: a base of members
             _require_whole(cls)
             MECHANISMS.add(cls)

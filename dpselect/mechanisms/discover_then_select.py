@@ -158,8 +158,8 @@ class DiscoverThenSelect(Mechanism):
             raise InvalidRequest(
                 "the selection's cost is for users who are clipped again, to"
                 f" {self.selected_again:g}, within the discovered items, but these scores have"
-                " no second look. Pass Scores(..., second=dpselect.SecondLook(...)), or let"
-                " dpselect.topk read the log, which takes the second look itself"
+                " no second pass. Pass Scores(..., second=dpselect.SecondLook(...)), or let"
+                " dpselect.topk read the log, which makes the second pass itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:

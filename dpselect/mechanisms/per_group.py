@@ -330,8 +330,8 @@ class PerGroup(DelegatingMechanism):
             )
         if self.mechanism.counted_again is not None:
             raise ValueError(
-                f"mechanism has clip={self.mechanism.counted_again:g}, for counts of a second look,"
-                " and groups are looked at once. Leave its clip out"
+                f"mechanism has clip={self.mechanism.counted_again:g}, for counts of a second pass,"
+                " and groups are counted once. Leave its clip out"
             )
         if self.shares and (l0 := self.mechanism.sensitivity_bound.l0) is not None and l0 % 2:
             raise ValueError(

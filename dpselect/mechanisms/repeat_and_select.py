@@ -151,8 +151,8 @@ class RepeatAndSelect(Mechanism):
         if released is _FAILED:
             raise RunFailed(
                 "a run failed: it raised, returned no (score, result), or its score was NaN."
-                " Nothing is released, and the charge stays, because this outcome was paid"
-                " for. The run and the reason are private. Try the function on made-up data,"
+                " Nothing is released, and the charge stays, because it covers this outcome"
+                " too. The run and the reason are private. Try the function on made-up data,"
                 " return -inf as the score of a run that should lose, and do not charge a"
                 " ledger in it"
             )

@@ -206,9 +206,9 @@ class WithValues(DelegatingMechanism, ShowsValues):
         if not within or declared.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
                 f"the values are counts of users clipped to {self.clip:g} among the selected"
-                " items, but these scores have no second look that counts. Pass Scores(...,"
+                " items, but these scores have no second pass that counts. Pass Scores(...,"
                 " second=dpselect.SecondLook(..., count=...)), or let dpselect.topk read the"
-                " log, which takes the second look itself"
+                " log, which makes the second pass itself"
             )
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -221,9 +221,9 @@ class WithValues(DelegatingMechanism, ShowsValues):
         declared, paid = (getattr(one, self.norm) for one in (counts.sensitivity, self.counted))
         if self.lost_scale is not None and declared != paid:  # a tighter clip takes away more
             raise InvalidScores(
-                f"the total that a clip takes away was paid for clip={self.clip:g}, and the second"
-                " look clipped users to another norm. Clip them to this one, or leave lost_scale"
-                " out"
+                f"the total that a clip takes away was charged for clip={self.clip:g}, and the"
+                " second pass clipped users to another norm. Clip them to this one, or leave"
+                " lost_scale out"
             )
         values = noisy_values(counts.dense(), self.noise, self.scale, source)
         noisy_lost = (
@@ -251,7 +251,7 @@ class WithValues(DelegatingMechanism, ShowsValues):
     ) -> dict[Any, float]:
         if self.clip is not None and scores.second is not None:
             raise NoClosedForm(
-                "values of a second look depend on its counts. Ask for the probabilities of"
+                "values of a second pass depend on its counts. Ask for the probabilities of"
                 " scores without one"
             )
         law = {

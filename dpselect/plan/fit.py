@@ -66,7 +66,7 @@ def calibrate_mechanism(
         InvalidRequest: family returns no mechanism, or releases is not an integer >= 1.
     """
     times = check_integer(
-        "releases", releases, "how many the budget pays for", error=InvalidRequest
+        "releases", releases, "number of releases that share the budget", error=InvalidRequest
     )
 
     def plan_at(parameter: float) -> Any:

@@ -201,7 +201,7 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     (InvalidBudget, "not the JSON of|Budget"): each(
         Budget.model_validate_json, "{bad", "[]", '{"epsilon": -1}', '{"epsilon": 1, "delta": 2}'
     ),
-    (InvalidBudget, "pays for one"): [
+    (InvalidBudget, "admits one"): [
         lambda: Budget.for_workload(epsilon=0.1, delta=1e-6, curve=PureDP(epsilon=5))
     ],
     (InvalidBudget, "delta > 0"): [lambda: Budget.for_workload(epsilon=1, delta=0, curve=ONE)],

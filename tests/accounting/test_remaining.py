@@ -231,7 +231,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
     declared = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve).how_many(curve)
     assert alone < declared
     assert (
-        f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them"
+        f"covers {alone:,} such releases one by one, {declared:,} if it is declared for them"
         in text
     )
     assert (f"{plan:,} as one plan" in text) is (plan > declared)

@@ -86,7 +86,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             lambda: TWICE.select(
                 dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")
             ),
-            "have no second look. Pass",
+            "have no second pass. Pass",
         ),
         (lambda: D.Scores.rank(SCORES, "x"), "count=<str> must be an integer >= 1"),
         (lambda: SERIES.margins(1), r"confidence=1 must be in \(0, 1\), 0.95 for example"),

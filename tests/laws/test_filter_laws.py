@@ -459,7 +459,7 @@ def test_equal_or_smaller_curves_count_as_one_release() -> None:
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
         with pytest.raises(acc.errors.InvalidBudget, match="Leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
-    with pytest.raises(acc.errors.InvalidBudget, match="does not pay for one release"):
+    with pytest.raises(acc.errors.InvalidBudget, match="does not cover one release"):
         acc.Budget(epsilon=1.0, delta=1e-6, release=mu(1.0))
 
 

@@ -280,7 +280,7 @@ def test_clipped_values_without_a_second_pass_are_refused() -> None:
         # that costs more than two (H10).
         lambda: narrow(steep).check(scores(steep)),
     ):
-        with pytest.raises(dps.errors.InvalidRequest, match="second look"):
+        with pytest.raises(dps.errors.InvalidRequest, match="second pass"):
             check()
     within = dps.WithValues(
         mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0),

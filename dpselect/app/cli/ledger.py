@@ -489,7 +489,7 @@ def _lines(batch: Path, common: ChargeOptions) -> Iterator[tuple[Any, ChargeOpti
                     if part is not None
                 ]
                 if len(sources) != 1:
-                    raise InvalidRequest("give either --curve or --mechanism: what is charged")
+                    raise InvalidRequest("give either --curve or --mechanism")
                 options: Any = {**common, **data}  # the ledger refuses what it does not know
                 yield _curve_or_mechanism(*sources[0]), options
         except AccountingError as error:

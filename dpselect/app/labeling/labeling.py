@@ -295,8 +295,8 @@ class Labeling:
         if self._own is not None and not (record.own or {}).items() & _place(self._own).items():
             raise JobConflict(
                 f"{mask(self.folder)} is a copy of a job, together with the ledger inside it: a"
-                " copied ledger would pay a second time. Resume the job where it was begun, or put"
-                " the folder back. Give jobs that are copied a ledger="
+                " copied ledger would be charged a second time. Resume the job where it was begun,"
+                " or put the folder back. Give jobs that are copied a ledger="
             )
         self.state = record.state
 
@@ -334,7 +334,7 @@ class Labeling:
         for room in rooms:
             cost = _cost_of(room, sizes if self.pay == "curve" else sizes[:1])
             if not room.budget.fits(room.spent, cost):
-                assert room.curve is not None, "of what is charged"
+                assert room.curve is not None, "of the charge"
                 raise BudgetExceeded(
                     "the remaining rounds do not fit into the remaining budget of"
                     f" dataset={name!r}, which allows"
@@ -523,10 +523,11 @@ def require_unpaid(session: Session, key: str, folder: Path) -> None:
     paid = session.ledger.find(session.dataset.name, f"{key}/0")
     if paid is not None and paid.state != "void":
         raise JobConflict(
-            f"key={key!r} has paid for another job (entry {paid.seq} of dataset={paid.dataset!r},"
-            f" key {paid.key!r}), which is not in {mask(folder)}. Continue it where it was begun."
-            " State its output=, beside which its folder lies, and resume=True, which charges"
-            " nothing twice. Labels of other votes need a key of their own"
+            f"key={key!r} was charged for another job (entry {paid.seq} of"
+            f" dataset={paid.dataset!r}, key {paid.key!r}), which is not in {mask(folder)}."
+            " Continue it where it was begun. State its output=, beside which its folder lies,"
+            " and resume=True, which charges nothing twice. Labels of other votes need a key of"
+            " their own"
         )
 
 
@@ -539,7 +540,7 @@ def _claim(sealed: bytes) -> str:
 
 def _cost_of(room: Remaining, sizes: list[int]) -> Cost:
     """Return the charge of an account for batches of these sizes together."""
-    assert room.curve is not None, "of what is charged"
+    assert room.curve is not None, "of the charge"
     return cost_of_batches(room.budget, room.curve, sizes)
 
 
@@ -564,13 +565,13 @@ def own_session(
     if resume and not path.exists():
         raise JobDamaged(
             f"{mask(path)}, the ledger that the job was begun with, is missing. Put it back."
-            " Without it nothing records what was drawn and paid for, so the job cannot go on"
+            " Without it nothing records what was drawn and charged, so the job cannot go on"
         )
     if not resume and path.exists():
         with Ledger.open(path) as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
-                    f"{mask(path)} has paid for a job whose record, job.json, is missing. Put"
+                    f"{mask(path)} was charged for a job whose record, job.json, is missing. Put"
                     " that back, because without it the job cannot go on"
                 )
         path.unlink()  # of an attempt that ended before it charged anything

@@ -1245,7 +1245,7 @@ def _require_same(
         return
     named = f"{differing}=" if differing and "_" in differing else differing
     raise acc.ledger.KeyConflict(
-        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r}"
+        f"key={receipt.key!r} was charged for another release of dataset={receipt.dataset!r}"
         f" (entry {receipt.seq}), whose answer output= holds, with another"
         f" {named or 'mechanism'}. Repeat the earlier options, or choose a new key and a new"
         " file"

@@ -13,13 +13,13 @@ import textwrap
 import types
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from accounting.address import Address, hide_password, hide_passwords
 from accounting.errors import locate_errors
-from accounting.frozen import Frozen
+from accounting.frozen import Frozen, PlainType, plain
 from dpselect.errors import InvalidRequest
 
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
@@ -261,31 +261,6 @@ def order_fields(spec: type[Spec]) -> list[str]:
     )
 
 
-class _Plain(str):
-    """An annotation that `help` shows without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def plain(annotation: Any) -> str:
-    """Return an annotation as text, without the validators of its values.
-
-    A type that is annotated with a name, because it is not imported, is shown by that name.
-    """
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        names = [note for note in arguments[1:] if isinstance(note, str)]
-        return names[0] if names else plain(arguments[0])
-    if origin in (Union, types.UnionType):
-        return " | ".join(map(plain, arguments))
-    if origin is Literal:
-        return f"Literal[{', '.join(map(repr, arguments))}]"
-    if origin is not None:
-        return f"{origin.__name__}[{', '.join(map(plain, arguments))}]"
-    return {type(None): "None", ...: "..."}.get(annotation) or str(annotation.__name__)
-
-
 def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
     """Return the fields of a spec as keywords of a function, in the order of `order_fields`."""
     return [
@@ -293,7 +268,7 @@ def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.is_required() else field.default,
-            annotation=_Plain(plain(field.annotation)),
+            annotation=PlainType(plain(field.annotation)),
         )
         for name, field in ((name, spec.model_fields[name]) for name in order_fields(spec))
     ]
@@ -316,7 +291,7 @@ def takes_fields_of(spec: type[Spec]) -> Callable[[F], F]:
             parameter.replace(
                 annotation=fields.pop(parameter.name).annotation
                 if parameter.name in fields
-                else _Plain(parameter.annotation)
+                else PlainType(parameter.annotation)
             )
             for parameter in whole.parameters.values()
             if parameter.kind is not parameter.VAR_KEYWORD
@@ -324,7 +299,7 @@ def takes_fields_of(spec: type[Spec]) -> Callable[[F], F]:
         first = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
         last = [parameter for parameter in own if parameter.kind is parameter.KEYWORD_ONLY]
         function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [*first, *fields.values(), *last], return_annotation=_Plain(whole.return_annotation)
+            [*first, *fields.values(), *last], return_annotation=PlainType(whole.return_annotation)
         )
         if function.__doc__ is not None:  # which python -OO makes it
             function.__doc__ = _FIELDS.sub(lambda entry: _entries(spec, entry[1]), function.__doc__)

@@ -150,8 +150,8 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
             )
         if self.ledger is None and self.pay_for_what_came_out:
             raise ValueError(
-                "pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for"
-                " nothing else"
+                "pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger has"
+                " no other charge"
             )
         if self.pay_for_what_came_out and self.mechanism != "confident":
             raise ValueError(

@@ -343,7 +343,7 @@ class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
             if count or self.key is not None or self.count != 1:
                 raise Contradiction(
                     "batch",
-                    "states what is charged in its lines. Leave out curve=, mechanism=, event=,"
+                    "states the charges in its lines. Leave out curve=, mechanism=, event=,"
                     " steps=, key= and count=",
                 )
         elif count != 1:
@@ -373,8 +373,8 @@ class QuotaSpec(LimitFields, DatasetFields):
     """
 
     examples: ClassVar[tuple[str, ...]] = (
-        f"{PAYS} --name teams --by team --epsilon .25 --delta 1e-7",
-        f"{PAYS} --name 30days --window day --rolling 30 --epsilon .5 --delta 1e-7",
+        f"{PAYS} --name teams --by team --epsilon 0.25 --delta 1e-7",
+        f"{PAYS} --name 30days --window day --rolling 30 --epsilon 0.5 --delta 1e-7",
         f"{PAYS} --name teams --withdraw",
     )
 

@@ -107,7 +107,7 @@ class BudgetFields(Spec):
 
 
 # Why fields are no part of a question.
-CHARGED = "an answer names the charge that paid for it, which is compared with the ledger's"
+CHARGED = "an answer names its charge, which is compared with the ledger's"
 _NOTED = "the ledger notes it beside the charge, whose cost and draw are the same"
 _READ = "it decides how much memory reads the log, and no count"
 NAMES_OUTPUT = "it names where the answer is kept, which is there before the question is compared"

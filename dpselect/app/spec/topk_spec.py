@@ -138,7 +138,7 @@ class TopKSpec(
     examples: ClassVar[tuple[str, ...]] = (
         f"{LOG} --k 10 --epsilon 1 --delta 1e-6",
         f"{LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
-        f"{LOG} --k 9 --epsilon .1 --delta 1e-7 {PAYS} --key may --output may.json",
+        f"{LOG} --k 9 --epsilon 0.1 --delta 1e-7 {PAYS} --key may --output may.json",
     )
 
     own_fields: ClassVar[Any] = (ForecastFields,)

@@ -166,7 +166,7 @@ def test_another_versions_last_digits_take_nothing_back(monkeypatch: pytest.Monk
     assert read.budget.releases == 100
     assert found(read, counted) == set()
     with pytest.raises(
-        acc.errors.InvalidBudget, match="releases=100 is more than the budget pays for"
+        acc.errors.InvalidBudget, match="releases=100 is more than the budget covers"
     ):
         acc.Budget.model_validate(of_releases.budget.model_dump())
     worse(1.04)

@@ -305,7 +305,7 @@ def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> N
     for narrow in (noisy(linf=0.5, relation="replace_one"), noisy()):
         with pytest.raises(SensitivityMismatch):
             narrow.select_many(ballots)
-    with pytest.raises(InvalidRequest, match="have no second look that counts"):
+    with pytest.raises(InvalidRequest, match="have no second pass that counts"):
         dps.WithValues(mechanism=few, noise="gaussian", scale=1.0, clip=0.1).select_many(ballots)
 
 

@@ -88,7 +88,7 @@ def test_a_ledger_that_pays_decides_as_for_a_release(tmp_path: Path) -> None:
             dataset="d",
         )
     assert paid.recommended.name == "limited_domain"
-    assert re.search(r"pays for \d such releases, and not for 9", few.payer)
+    assert re.search(r"covers \d such releases, and not 9", few.payer)
     assert (
         dps.plan(BUDGET, 20, profile=SHAPE, unknown_domain=True).recommended.name == "racing_top_k"
     )

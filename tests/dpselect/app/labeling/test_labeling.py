@@ -163,13 +163,13 @@ def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> Non
         _run(tmp_path / "job", payer)
     with pytest.raises(
         JobConflict,
-        match=r"has paid for another job \(entry [0-9]+ of .*Continue it where it was begun",
+        match=r"was charged for another job \(entry [0-9]+ of .*Continue it where it was begun",
     ):
         _run(tmp_path / "other", payer)
     assert not Labeling.is_begun(tmp_path / "other")
     # by a process that looked at the ledger before the first job was charged
     _job(tmp_path / "other", payer)._begin()
-    with pytest.raises(JobConflict, match="has paid for another job"):
+    with pytest.raises(JobConflict, match="was charged for another job"):
         _run(tmp_path / "other", payer, resume=True)
     assert _total(payer).spent == before.plus(_cost(payer))
 

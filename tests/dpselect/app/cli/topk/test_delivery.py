@@ -311,7 +311,7 @@ def test_a_retry_gives_the_kept_answer(words: str) -> None:
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "is not overwritten" in refused.stderr
     changed = dpselect(asked.replace("--epsilon 1", "--epsilon 0.5"))
-    assert (changed.exit_code, "paid for another release" in changed.stderr) == (2, True)
+    assert (changed.exit_code, "charged for another release" in changed.stderr) == (2, True)
     assert steps() == ["charge", "release"]
 
 
@@ -323,5 +323,5 @@ def test_a_used_key_pays_for_no_other_question(words: str, epsilon: str) -> None
     assert dpselect(words).exit_code == 0
     refused = dpselect(words.replace("--epsilon 1", f"--epsilon {epsilon}"))
     assert (refused.exit_code != 0, refused.stdout) == (True, "")
-    assert "has already paid for a different charge" in " ".join(refused.stderr.split())
+    assert "was already used for a different charge" in " ".join(refused.stderr.split())
     assert "charged" not in refused.stderr
