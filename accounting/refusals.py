@@ -137,7 +137,7 @@ def _new_data_remedy(budget: Budget, curve: Curve | None) -> str | None:
         )
     except AccountingError:
         return None
-    ways = [f"{alone:,} such releases one by one"]
+    ways = [f"{alone:,} such release{'s' * (alone != 1)} one by one"]
     ways += (
         [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
     )

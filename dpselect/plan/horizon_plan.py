@@ -78,8 +78,8 @@ class HorizonPlan(Plan):
                 (
                     "periods",
                     (
-                        f"{_bars(self.by_period)} from {share(self.by_period[0])} to"
-                        f" {share(self.by_period[-1])}"
+                        f"{_bars(self.by_period)} {share(self.by_period[0])} in the first,"
+                        f" {share(self.by_period[-1])} in the last"
                     ),
                 ),
                 ("cost", f"epsilon {limit} at delta {delta} for all periods together"),

@@ -133,7 +133,7 @@ _hints: Callable[[type[Spec]], dict[str, Any]] = cache(get_type_hints)
 
 @cache
 def _options(spec: type[Spec]) -> dict[str, guard.Option]:
-    options = dict[str, guard.Option]()
+    options = {"delta": guard.Option("--delta")}  # help names it also where a command lacks it
     for name in spec.model_fields:
         on, _, off = flags(spec, name)[0].partition("/")
         options[name] = guard.Option(on, option_type(_hints(spec)[name]) is bool, off)

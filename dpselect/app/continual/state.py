@@ -464,8 +464,9 @@ class State(NotPickled):
             before: dict[str, Any] = json.loads(record)
             for name, present in identity.items():
                 if present != before[name]:
+                    then = "not stated" if before[name] is None else repr(before[name])
                     raise InvalidRequest(
-                        f"{name}={present!r} was {before[name]!r} in earlier periods. A horizon"
+                        f"{name}={present!r} was {then} in earlier periods. A horizon"
                         " bounds each user over all of its periods, and read otherwise one person"
                         " is several users. State it as then, for events in a format that takes it,"
                         " or open another horizon"

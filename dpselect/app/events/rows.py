@@ -241,7 +241,7 @@ def shape_events(
         if request.options.time_format is None:
             bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
         else:
-            lacks["time"] = f"(CASE WHEN {_TIME} THEN t END)"
+            lacks["time"] = "moment"
         columns["t"] = "moment AS t, wall"
     if "value" in role_columns.by_role:
         mark = request.options.decimal if log.kinds["value"] == "str" else "."

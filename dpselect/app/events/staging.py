@@ -46,6 +46,7 @@ _DATES = (
     "%m/%d/%y",
     "%d/%m/%y",
     "%d-%b-%Y",
+    "%d %b %Y",
 )
 _TIME_FORMATS = [
     date + clock
@@ -177,18 +178,21 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
         return ""
     examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in bad)
     remedy = ""
-    if role == "time" and staged.kinds["time"] == "str":
-        texts = f"SELECT DISTINCT raw FROM ({log.sql}) WHERE raw IS NOT NULL"
-        failing = ", ".join(
-            f"count(*) FILTER (WHERE {EMBEDDED.parse_format('raw', form)} IS NULL)"
-            for form in _TIME_FORMATS
-        )
+    if request.window is not None and role == "time" and staged.kinds["time"] == "str":
+        texts = f"SELECT DISTINCT raw AS t FROM ({log.sql}) WHERE raw IS NOT NULL"
+        moments = (request.window.moment("str", EMBEDDED, form)[0] for form in _TIME_FORMATS)
+        failing = ", ".join(f"count(*) FILTER (WHERE {moment} IS NULL)" for moment in moments)
         (failures,) = engine.run(f"SELECT {failing} FROM ({texts})", title=log.title)
         fitting = [
             form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0
         ]
         remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
-    if role == "value" and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in bad):
+    delimited = "fields split" in log.layout
+    if (
+        role == "value"
+        and delimited
+        and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in bad)
+    ):
         remedy = "; decimal=',' reads a comma as the decimal point"
     return (
         f". These are {bad[0][2]:,} of its events, such as {examples}, counted from 1 below the"

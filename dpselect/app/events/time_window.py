@@ -72,10 +72,11 @@ class Window:
     def moment(self, kind: str, dialect: Dialect, form: str | None = None) -> tuple[str, str]:
         """SQL of a time t in microseconds (or null), and of whether it is a clock time.
 
-        A text must be ISO 8601, or have the format `form`.
+        A text must be ISO 8601, or have the format `form` and lie in the years 1900 to 9999.
         """
         if form is not None:
-            return dialect.parse_format("t", form), "true"
+            time = dialect.parse_format("t", form)
+            return f"CASE WHEN {time} BETWEEN {FIRST} AND {LAST} THEN {time} END", "true"
         if self.unit is not None:
             return f"{dialect.integer('t')} * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from operator import itemgetter
 
 from accounting.sections import Section
 from accounting.wording import format_number, printable, round_up
@@ -105,15 +104,17 @@ def _items(answer: Answer, notes: Mapping[Label, str], interval: Interval | None
         columns["users (noisy)" if whole else f"noisy sum of {_column(unit)}"] = [
             value for value, _ in formatted
         ]
-        marks = answer.may_be_noise if interval is None or interval.at_least else ()
+        marks = [MAY_BE_NOISE if mark else "" for mark in answer.may_be_noise]
         ends = [ends for _, ends in formatted]
-        for place, _ in filter(itemgetter(1), enumerate(marks)):
-            ends[place] = MAY_BE_NOISE
-        if interval is not None:
-            kind = "at least" if interval.at_least else "interval"
-            columns[f"{100 * interval.confidence:g}% {kind}"] = ends
-        elif any(marks):
-            columns["  "] = ends
+        if interval is not None and interval.at_least:
+            columns[f"{100 * interval.confidence:g}% at least"] = [
+                mark or end for mark, end in zip(marks, ends, strict=True)
+            ]
+        else:
+            if interval is not None:
+                columns[f"{100 * interval.confidence:g}% interval"] = ends
+            if any(marks):
+                columns["  "] = marks
     if notes:
         columns[" "] = [notes.get(label, "") for label in labels]
     rows = list(zip(*columns.values(), strict=True))

@@ -32,11 +32,26 @@ def like_missing(labels: Iterable[Label]) -> str | None:
     texts = dict.fromkeys(str(label) for label in labels if str(label).strip().lower() in NULLS)
     if not texts:
         return None
-    listing = ", ".join(map(repr, texts))
+    listing = ", ".join(f"'{text}'" for text in texts)
     return (
-        f"{LIKE_MISSING}: {listing}. If the log writes missing values so, declare these texts by"
-        " the option missing in a later release"
+        f"{LIKE_MISSING}: {listing}. If the log writes missing values so, state them with --missing"
+        " (missing= in Python) in a later release"
     )
+
+
+def bounds_in_words(low: float | None, high: float | None, *, may_be_noise: bool) -> str:
+    """The bounds of a number of users, rounded outward, and the mark of a row that may be noise.
+
+    Args:
+        low: the lower bound, or None for a score, which has none.
+        high: the upper bound, or None if users count in part.
+    """
+    mark = MAY_BE_NOISE if may_be_noise else ""
+    if low is None:
+        return mark
+    if high is None:
+        return mark or f"at least {math.floor(low):,}"
+    return f"{math.floor(low):,} to {math.ceil(high):,}{mark and f', {mark}'}"
 
 
 def noise_bar(

@@ -44,7 +44,7 @@ from dpselect.app.release.answer import (
 )
 from dpselect.app.release.noise_check import (
     HARDLY_ANY,
-    MAY_BE_NOISE,
+    bounds_in_words,
     explained_by_noise,
     like_missing,
     noise_bar,
@@ -565,8 +565,9 @@ class HorizonAnswer(_OfPeriods):
             + (f" of each {self.group}" if self.mechanism.grouped else "")
             + f", {self.key}"
         )
+        marks = [mark for period in self.released for mark in self._may_be_noise(period)]
         return page(
-            self.rows,
+            [row | {"may_be_noise": mark} for row, mark in zip(self.rows, marks, strict=True)],
             self.heads,
             periods=[
                 period.number if self.names is None else self.names[period.number - 1]
@@ -590,14 +591,9 @@ def _cells(selection: Selection) -> Iterable[tuple[Label, Label]]:
 def _fact(row: dict[str, Any], *, may_be_noise: bool) -> tuple[str, str]:
     """An item, in its group, and the text beside it: users with an interval, or a score."""
     item = ": ".join(str(cell) for name, cell in row.items() if name == "item" or name not in HEADS)
-    if "score" in row:
-        mark = f" ({MAY_BE_NOISE})" if may_be_noise else ""
-        return item, f"score {row['score']:z.1f}{mark}"
-    low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
-    ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
-    if may_be_noise and row["high"] is None:
-        ends = MAY_BE_NOISE
-    return item, f"{row['users']:,.0f} users ({ends})"
+    number = f"score {row['score']:z.1f}" if "score" in row else f"{row['users']:,.0f} users"
+    words = bounds_in_words(row.get("low"), row.get("high"), may_be_noise=may_be_noise)
+    return item, f"{number} ({words})" if words else number
 
 
 def horizon_file(spec: KeptFields) -> AnswerFile:

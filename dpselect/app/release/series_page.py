@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from accounting.page.templates import asset, template
 from accounting.wording import printable
 from dpselect.app.release.answer import HEADS
-from dpselect.app.release.noise_check import MAY_BE_NOISE
+from dpselect.app.release.noise_check import bounds_in_words
 
 _LINES = 4  # of a chart
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 380, 240, 52, 372, 12, 206
@@ -69,7 +69,8 @@ def page(
     """An HTML page of a series.
 
     Args:
-        rows, columns: rows and columns of the series' table.
+        rows, columns: rows and columns of the series' table. Each row also says whether it
+            `may_be_noise`.
         periods: all closed periods, also those of which nothing was shown.
         k: number of items asked for.
         csv: the table, for the button that saves it.
@@ -147,15 +148,10 @@ def _last_list(
 
 
 def _number_cell(row: Row, number: str) -> tuple[str, str]:
-    """A number, and the interval around it; "" where none is known."""
-    if "low" not in row:
-        return f"{row[number]:z,.1f}", ""
-    low = math.floor(row["low"])  # rounded outward
-    if row["high"] is not None:
-        ends = f"{low:,} to {math.ceil(row['high']):,}"
-    else:
-        ends = f"at least {low:,}" if low else MAY_BE_NOISE
-    return f"{row[number]:,.0f}", ends
+    """A number, and its interval or mark; "" if there is neither."""
+    value = f"{row[number]:,.0f}" if "low" in row else f"{row[number]:z,.1f}"
+    words = bounds_in_words(row.get("low"), row.get("high"), may_be_noise=row["may_be_noise"])
+    return value, words
 
 
 def _change(row: Row, before: dict[Any, int]) -> str:

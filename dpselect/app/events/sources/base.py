@@ -175,7 +175,8 @@ _MALFORMED = {
     ),
     "value": (
         "something that is not a finite number. Correct it, leave it empty, state decimal=',' where"
-        " that is the decimal point, or say with missing= what the file writes where there is none"
+        " that is the decimal point of a CSV or TSV file, or say with missing= what the file writes"
+        " where there is none"
     ),
     "": (
         "values that are neither text nor whole numbers (fractions, booleans, nested values, or"

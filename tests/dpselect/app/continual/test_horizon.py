@@ -184,7 +184,7 @@ def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path)
         ("delimiter", ","),
         ("comment", "#"),
     ):
-        with pytest.raises(InvalidRequest, match=f"^{name}="):
+        with pytest.raises(InvalidRequest, match=f"^{name}=.* was not stated in earlier periods"):
             made.close(2, tmp_path / "log.csv", **COLUMNS, **{name: value})
 
 

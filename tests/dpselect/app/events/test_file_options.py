@@ -309,6 +309,11 @@ def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
         events.read(path, **COLUMNS, **asked)
     with pytest.raises(EventLogError, match="decimal=',' reads a comma"):
         log_check.check(path, events.Reading(**COLUMNS, **asked))
+    typed = [{"user_id": "u", "item_id": "x", "paid": "3,5"}]
+    pd.DataFrame(typed).to_excel(tmp_path / "typed.xlsx", index=False)
+    with pytest.raises(EventLogError, match="'3,5' in event 1") as caught:
+        log_check.check(tmp_path / "typed.xlsx", events.Reading(**COLUMNS, **asked))
+    assert "reads a comma" not in str(caught.value)  # decimal= is not for workbooks
     refused(path, r"must be '.' or ','", **COLUMNS, decimal=";")
 
 
@@ -318,6 +323,8 @@ def test_decimal_commas_are_read_where_they_are_stated(tmp_path: Path) -> None:
         ("%d.%m.%Y", ["29.06.2026", "1.7.2026", "01.08.2026"]),
         ("%m/%d/%Y", ["06/29/2026", "7/1/2026", "08/01/2026"]),
         ("%m/%d/%y %I:%M %p", ["06/29/26 11:59 PM", "7/1/26 12:00 AM", "08/01/26 01:00 AM"]),
+        ("%d.%m.%y", ["29.06.26", "1.7.26", "01.08.26"]),
+        ("%d %b %Y", ["29 Jun 2026", "01 Jul 2026", "01 Aug 2026"]),
         (
             "%d-%b-%Y %H:%M:%S",
             ["29-Jun-2026 23:59:59", "01-Jul-2026 00:00:00", "01-Aug-2026 00:00:00"],
@@ -350,6 +357,7 @@ def test_times_of_a_stated_format(form: str, times: list[str], tmp_path: Path) -
         with pytest.raises(EventLogError, match=None if more else re.escape(fits)) as caught:
             log_check.check(tmp_path / "log.csv", events.Reading(**COLUMNS, **window))
         assert (fits in str(caught.value)) == (not more)
+        assert str(caught.value).count("reads all") == (not more)
 
 
 def test_invalid_time_formats_are_refused() -> None:

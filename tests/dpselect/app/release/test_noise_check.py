@@ -302,3 +302,11 @@ def test_the_default_of_a_public_list_says_that_nobody_was_found() -> None:
 def test_a_score_that_rounds_to_zero_has_no_sign() -> None:
     """As text, -0.04 is 0.0."""
     assert _fact({"item": "zoo", "score": -0.04}, may_be_noise=False) == ("zoo", "score 0.0")
+
+
+def test_an_interval_of_a_series_is_marked_too() -> None:
+    """A row with both ends keeps them beside the mark."""
+    row = {"item": "zoo", "users": 2.0, "low": 0.0, "high": 9.5}
+    assert _fact(row, may_be_noise=False) == ("zoo", "2 users (0 to 10)")
+    assert _fact(row, may_be_noise=True) == ("zoo", "2 users (0 to 10, may be noise alone)")
+    assert _fact(row | {"high": None}, may_be_noise=True) == ("zoo", "2 users (may be noise alone)")

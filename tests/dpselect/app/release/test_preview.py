@@ -13,8 +13,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.app.cli.out import plain
 from dpselect.app.release import run, series
 from dpselect.app.release.answer import Answer
+from dpselect.app.release.noise_check import MAY_BE_NOISE
 from dpselect.app.release.preview import Preview, describe_data, forecast_release
 from dpselect.app.release.question import Question, choose
 from dpselect.app.spec import TopKSpec
@@ -110,6 +112,10 @@ def test_a_row_that_noise_explains_is_marked() -> None:
     assert answer.may_be_noise == (False, True)
     assert answer.as_data()["may_be_noise"] == [False, True]
     assert answer.columns()["low"][1] < 1
+    marked = [line for line in plain(answer.sections()).splitlines() if MAY_BE_NOISE in line]
+    assert len(marked) == 1
+    assert "park" in marked[0]
+    assert "0 to" in marked[0]
 
 
 @pytest.mark.parametrize(("label", "told"), [("NULL", True), ("zoo", False)])

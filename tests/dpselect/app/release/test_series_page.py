@@ -6,9 +6,12 @@ import base64
 import re
 from typing import Any
 
+import pytest
+
 from dpselect.app.release.series_page import page
 
 COLUMNS = ("period", "town", "rank", "item", "users", "low", "high")
+UNMARKED: Any = {"may_be_noise": False}
 
 
 def rows(high: float | None) -> list[dict[str, Any]]:
@@ -19,6 +22,7 @@ def rows(high: float | None) -> list[dict[str, Any]]:
     shown.remove(("York", 2, 1, "x"))
     return [
         dict(zip(COLUMNS, (f"W{week}", town, rank, item, 100 / rank, 90 / rank, high), strict=True))
+        | UNMARKED
         for town, week, rank, item in [*shown, ("Leeds", 1, 1, "<b>&x")]
     ]
 
@@ -110,10 +114,29 @@ def test_empty_last_period_appears_on_the_page() -> None:
     period has its place in the charts.
     """
     about = ABOUT | {"number": "score"}
-    row = {"period": "W1", "rank": 1, "item": "x", "score": 2.0}
-    told = page([row], tuple(row), periods=("W1", "W2"), **about)
+    row = UNMARKED | {"period": "W1", "rank": 1, "item": "x", "score": 2.0}
+    told = page([row], tuple(row)[1:], periods=("W1", "W2"), **about)
     assert "<h2><bdi>W2</bdi></h2>" in told
     assert "3 of 3 places stay empty" in told
     assert ">W2</text>" in told
-    numbered = page([row | {"period": 1}], tuple(row), periods=(1, 2), **about)
+    numbered = page([row | {"period": 1}], tuple(row)[1:], periods=(1, 2), **about)
     assert "<h2><bdi>Period 2</bdi></h2>" in numbered
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ({"score": 2.0}, "2.0 may be noise alone"),
+        ({"users": 2.0, "low": 0.0, "high": None}, "2 may be noise alone"),
+        ({"users": 2.0, "low": 0.0, "high": 9.5}, "2 0 to 10, may be noise alone"),
+    ],
+)
+def test_a_row_that_noise_explains_is_marked_on_the_page(
+    numbers: dict[str, float], shown: str
+) -> None:
+    """Beside a score, a lower bound or an interval."""
+    row = {"period": 1, "rank": 1, "item": "x", **numbers}
+    about = ABOUT | {"number": next(iter(numbers))}
+    told = page([row | {"may_be_noise": True}], tuple(row), periods=(1,), **about)
+    cells = re.findall(r'data-head="\w+"><div>(.*?)</div>', told.split("<figure>")[0])
+    assert re.sub(r"<.*?>", "", cells[2]) == shown
