@@ -187,10 +187,9 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
             form for form, number in zip(_TIME_FORMATS, failures, strict=True) if number == 0
         ]
         remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
-    delimited = "fields split" in log.layout
     if (
         role == "value"
-        and delimited
+        and log.layout  # of delimited text, the only one that takes decimal=
         and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in bad)
     ):
         remedy = "; decimal=',' reads a comma as the decimal point"
