@@ -235,7 +235,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
         in text
     )
     assert (f"{plan:,} as one plan" in text) is (plan > declared)
-    assert "pays for 1 such release one by one" in str(
+    assert "covers 1 such release one by one" in str(
         _asked(budget, budget.capacity, acc.PureDP(epsilon=0.99), 1)
     )
     assert "the budget of here is used up. A declared budget cannot be raised" in text

@@ -189,7 +189,7 @@ def _examples(engine: Engine, request: SourceRequest, role: str) -> str:
         remedy = "".join(f"; time_format={form!r} reads all of them" for form in fitting)
     if (
         role == "value"
-        and log.layout  # of delimited text, the only one that takes decimal=
+        and "fields split" in log.layout  # delimited text, which alone takes decimal=
         and all(re.fullmatch("[+-]?[0-9.]+,[0-9]+", text) for text, *_ in bad)
     ):
         remedy = "; decimal=',' reads a comma as the decimal point"
