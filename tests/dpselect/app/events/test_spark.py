@@ -530,7 +530,7 @@ def test_a_dry_run_on_spark_reads_no_row(
     for held in rows:
         log.write_text(("u,i\n" if header else "") + held)
         dry = dps.topk(
-            str(log),
+            log,
             user=user,
             item=item,
             k=2,
