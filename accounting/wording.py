@@ -104,9 +104,9 @@ def format_upper_bound(epsilon: float) -> str:
     return f"\u2264 {round_up(epsilon)}" if math.isfinite(epsilon) else "none"
 
 
-def round_down(value: Decimal | float, digits: int = 4) -> str:
-    """Return `value` to `digits` significant digits, rounded down."""
-    return round_to(value, ROUND_FLOOR, digits)
+def round_down(value: Decimal | float) -> str:
+    """Return `value` to four significant digits, rounded down."""
+    return round_to(value, ROUND_FLOOR, 4)
 
 
 def round_to(value: Decimal | float, rounding: str, digits: int = 6) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -385,14 +385,8 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
     return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
 
 
-def _fit_series(
-    spec: PlanSpec, profile: Profile, budget: acc.Budget, listed: Sequence[Any] | None = None
-) -> ContinualTopK:
-    """The mechanism of a series.
-
-    Args:
-        listed: a public list of items, in place of none.
-    """
+def _fit_series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> ContinualTopK:
+    """The mechanism of a series."""
     from dpselect.app.release.series import horizon_mechanism
     from dpselect.mechanisms.continual_top_k import HorizonClip
 
@@ -400,7 +394,7 @@ def _fit_series(
     groups = groups_of(spec)
     return horizon_mechanism(
         budget,
-        domain=listed if spec.unknown_domain else range(profile.size),
+        domain=None if spec.unknown_domain else range(profile.size),
         groups=None if groups is None else range(groups.count),
         with_counts=spec.with_counts,
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells),

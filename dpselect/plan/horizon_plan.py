@@ -116,7 +116,6 @@ def plan_horizon(
     *,
     groups: Groups | None = None,
     seed: int = 0,
-    draws: int = _DRAWS,
 ) -> HorizonPlan:
     """Forecast a series for data with a profile. Nothing private is read.
 
@@ -130,7 +129,6 @@ def plan_horizon(
         profile: description of the data of all periods.
         groups: groups with a release each; None for the log as a whole.
         seed: seed of the simulation.
-        draws: number of simulated series for each matching profile.
 
     Raises:
         InvalidRequest: the profile has fewer than k items, or too many to simulate.
@@ -147,7 +145,7 @@ def plan_horizon(
     rng, results, by_draw = np.random.default_rng([seed, 6]), list[Floats](), list[Floats]()
     for users in forecaster.users(None):
         log = _Log.from_users(users, mechanism, rng)
-        series = [log.series(mechanism, rng) for _ in range(draws)]
+        series = [log.series(mechanism, rng) for _ in range(_DRAWS)]
         results.append(np.mean([means for means, _ in series], axis=0))
         by_draw += [groups for _, groups in series]
     by_group = tuple(GroupForecast(*of_group) for of_group in np.mean(by_draw, axis=0).T.tolist())

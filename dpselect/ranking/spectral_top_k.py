@@ -117,7 +117,7 @@ class SpectralTopK(Mechanism):
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them."
-                " Rank each part separately (restricted)"
+                " Rank each part by itself"
             )
         if comparisons.largest_degree() > self.normalizer:
             raise InvalidComparisons(

@@ -100,13 +100,10 @@ def emit(content: str | Iterable[Section]) -> None:
 
 @contextlib.contextmanager
 def bar(
-    title: str,
-    *columns: str | ProgressColumn,
-    total: int | None = None,
-    console: Console | None = None,
+    title: str, *columns: str | ProgressColumn, total: int | None = None
 ) -> Iterator[ProgressCallback | None]:
     """A callback that moves a progress bar on stderr, or None if stderr is not a terminal."""
-    target = console or Console(stderr=True)
+    target = Console(stderr=True)
     if not target.is_terminal:
         yield None
         return
@@ -120,21 +117,17 @@ def bar(
         yield lambda done, whole: progress.update(task, completed=done, total=whole)
 
 
-def reading(
-    console: Console | None = None,
-) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+def reading() -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A progress bar for `dpselect.events.read`.
 
     It shows the progress of the reading, and never the size of the log.
     """
-    return bar("reading the log", "{task.percentage:>3.0f}%", console=console)
+    return bar("reading the log", "{task.percentage:>3.0f}%")
 
 
-def step_bar(
-    title: str, console: Console | None = None
-) -> contextlib.AbstractContextManager[ProgressCallback | None]:
+def step_bar(title: str) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A progress bar for the steps of a computation on public numbers."""
-    return bar(title, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
+    return bar(title, "{task.completed:.0f} of {task.total:.0f}", total=1)
 
 
 def show_answer(answer: Any, place: AnswerFile, *, json: bool) -> None:

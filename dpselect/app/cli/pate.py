@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from typer import Argument, Exit, echo
 
@@ -86,5 +85,5 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def labeling(console: Console | None = None) -> AbstractContextManager[ProgressCallback | None]:
-    return out.bar("labeling rounds", MofNCompleteColumn(), TimeRemainingColumn(), console=console)
+def labeling() -> AbstractContextManager[ProgressCallback | None]:
+    return out.bar("labeling rounds", MofNCompleteColumn(), TimeRemainingColumn())

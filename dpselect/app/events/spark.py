@@ -28,6 +28,7 @@ from dpselect.app.events.sources.base import (
     OF_TEXT,
     SHORT,
     Kind,
+    RoleColumns,
     Rows,
     SourceRequest,
     is_label,
@@ -59,12 +60,14 @@ def accepts(request: SourceRequest) -> bool:
     return is_table(request.source)
 
 
-def open_frame(name: str, reading: Options, *, unread: bool = False) -> tuple[object, Options]:
+def open_frame(
+    name: str, reading: Options, *, unread: RoleColumns | None = None
+) -> tuple[object, Options]:
     """A DataFrame of the environment's Spark session, and the reading of it.
 
-    The session is started if there is none. If the frame stays `unread`, no row is looked at. A
-    name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV, and
-    another name is a table's. In a file without a header the columns are 1, 2, ...
+    The session is started if there is none. If these columns of it stay `unread`, no row is looked
+    at. A name with a slash or the ending of a format is a path or an address of Parquet, CSV or
+    TSV, and another name is a table's. In a file without a header the columns are 1, 2, ...
     """
     ending, file_format = (
         PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."),
@@ -101,6 +104,10 @@ def open_frame(name: str, reading: Options, *, unread: bool = False) -> tuple[ob
             session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files)
         )
         return frame, read
+    if unread is not None and reading.header is False:  # only a row says how many columns it has
+        names = (str(column).replace("`", "``") for column in unread.by_role.values())
+        schema = ", ".join(f"`{column}` STRING" for column in names)
+        return _quietly(lambda: session.read.csv(name, schema)), read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
     # Spark reads each line by itself: a field that goes on would become other rows. It unquotes
@@ -113,7 +120,7 @@ def open_frame(name: str, reading: Options, *, unread: bool = False) -> tuple[ob
     badly = f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
     if (
         quote
-        and not unread
+        and unread is None
         and _quietly(lambda: session.read.text(name).where(badly).limit(1).count())
     ):
         raise EventLogError(
@@ -125,7 +132,7 @@ def open_frame(name: str, reading: Options, *, unread: bool = False) -> tuple[ob
     nul = f"contains(value, {SPARK.literal(chr(0))})"
     if (
         not quote
-        and not unread
+        and unread is None
         and _quietly(lambda: session.read.text(name).where(nul).limit(1).count())
     ):
         raise EventLogError(

@@ -67,7 +67,7 @@ class Question:
         Raises:
             InvalidRequest: parts contradict each other.
         """
-        if spec.engine == "spark" and not isinstance(source, str):
+        if spec.engine == "spark" and not isinstance(source, str | PathLike):
             raise InvalidRequest("engine='spark' reads one table or path, without several files")
         # A salt is that of the bound that the default may bring where none is stated, and no part
         # of how the log is read without.

@@ -470,7 +470,7 @@ def run_once(
         payer = payer_of(question)
         choice = choose_mechanism(question, payer.session)
         mechanism = choice.mechanism
-        source, reading = _source(question, log)
+        source, reading = _source(question, log, unread=True)
         # of a bound still to come
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))
         result = payer.dry_run(
@@ -564,8 +564,8 @@ def _restore_labels(
 # -- read ------------------------------------------------------------------------------------------
 
 
-def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
-    """The log, and options for reading it."""
+def _source(question: Question, log: object, *, unread: bool = False) -> tuple[Any, events.Reading]:
+    """The log, and options for reading it. If it stays `unread`, no row is looked at."""
     reading = question.reading
     if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
         whole = {
@@ -579,7 +579,8 @@ def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
         }
         return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
-        return spark.open_frame(str(log), reading)
+        columns = reading.role_columns if unread else None
+        return spark.open_frame(str(log), reading, unread=columns)
     return log, reading
 
 

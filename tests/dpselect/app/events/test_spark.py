@@ -514,6 +514,36 @@ def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_pat
     session.catalog.dropTempView("visits")
 
 
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        (True, ("ann,a\n", 'bob,"x\nann,b"\n', 'ann,a"b"\n', "")),
+        (False, ("ann,a\n", "ann\n", 'ann,"x\n', "")),
+    ],
+)
+def test_a_dry_run_on_spark_reads_no_row(
+    session: Any, tmp_path: Path, header: bool, rows: tuple[str, ...]
+) -> None:
+    """Rows that a run refuses, and none, change nothing: the dry run knows the header alone."""
+    log, told = tmp_path / "log.csv", list[dict[str, Any]]()
+    user, item = ("u", "i") if header else ("1", "2")
+    for held in rows:
+        log.write_text(("u,i\n" if header else "") + held)
+        dry = dps.topk(
+            log,
+            user=user,
+            item=item,
+            k=2,
+            epsilon=1.0,
+            delta=1e-6,
+            engine="spark",
+            header=header,
+            dry_run=True,
+        )
+        told.append(dry.as_data())
+    assert all(one == told[0] for one in told)
+
+
 def test_files_of_a_table_with_a_log_are_refused_by_path(session: Any, tmp_path: Path) -> None:
     """By the folder, a part of it, a pattern or an address, with and without a row; what has no log
     is read. All kinds: test_logged_tables.py.
