@@ -652,6 +652,8 @@ dpselect/app/continual/horizon.py
         int(period), _rowless_events(checked))) is not None: => int(period), _rowless_events(checked))) is not None and False:
     dpselect/app/continual/test_horizon.py::test_period_closed_by_another_process_returns_its_answer
         int(period), read)) is not None: => int(period), read)) is not None and False:
+    dpselect/app/continual/test_horizon.py::test_no_period_is_closed_in_a_run_of_repeat_and_select
+        RepeatAndSelect._require_none_running()¶        checked => checked
     dpselect/app/continual/test_horizon.py::test_another_quote_or_encoding_makes_other_users
         frozenset({"format", => frozenset({"quote", "format",
     dpselect/app/continual/test_horizon.py::test_a_run_that_stops_after_the_charge_says_so[draw]
