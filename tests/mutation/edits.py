@@ -1495,6 +1495,8 @@ dpselect/app/release/answer.py
         if name != "source" and present => if present
     dpselect/app/release/test_preview.py::test_a_row_that_noise_explains_is_marked
         bar = @interval.half_width +
+    dpselect/app/release/test_retry.py::test_an_answer_that_cannot_be_kept_is_drawn_once
+        self.failure = OutputError(f => raise OutputError(f
     dpselect/plan/test_counts.py::test_topk_shows_counts_with_intervals
         count=max(1, len(self.selection)) => count=1
     dpselect/app/release/test_retry.py::test_error_says_that_an_undeclared_dataset_was_not_charged
