@@ -59,8 +59,8 @@ class RepeatAndSelect(Mechanism):
     `Session.best_of`, which charges first. One run returns (score, result), is differentially
     private at the cost `base`, and is independent of the other runs. It keeps nothing for the next
     run, and shows, prints and logs nothing. The number of runs is private, and so is the time
-    they took. Sessions and schedules refuse to charge during a run. Threads that it starts, and a
-    ledger that it charges by itself, are not caught.
+    they took. Sessions, schedules and horizons refuse to charge during a run. Threads that it
+    starts, and a ledger that it charges by itself, are not caught.
 
     Guarantee: RepeatAndSelectDP(base.curve, distribution), Theorem W4. For a pure epsilon this is
     less than (2 + eta) epsilon, whatever the number of runs.

@@ -38,6 +38,7 @@ from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.mechanisms import means_over_time as means
 from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.mechanisms.release import public_grid
+from dpselect.mechanisms.repeat_and_select import RepeatAndSelect
 from dpselect.noise import noise_of
 from dpselect.sampling import Sampler, sampler
 from dpselect.selection import Label, Selection, label_key
@@ -362,13 +363,14 @@ class Horizon:
                 keywords.
 
         Raises:
-            InvalidRequest: the period is not the next one, or was closed with other options;
-                nothing was drawn.
+            InvalidRequest: the period is not the next one, or was closed with other options, or a
+                run of RepeatAndSelect is under way; nothing was drawn.
             EventLogError: the events cannot be read; nothing was drawn, and the period is open.
             HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the
                 horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
+        RepeatAndSelect._require_none_running()
         checked = self._check_reading(period, events, reading, options)
         with self._open_state() as state:
             if (

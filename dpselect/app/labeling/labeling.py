@@ -34,6 +34,7 @@ from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
 from accounting.ledger import ClaimConflict, KeyConflict, Receipt
 from accounting.numbers import float_up
+from accounting.process_state import ProcessState
 from accounting.refusals import shortfall
 from accounting.remaining import Remaining
 from dpselect.errors import DpSelectError, InvalidRequest
@@ -198,6 +199,8 @@ class Labeling:
         self.session, self.mechanism, self.ballots = (session, ballots.complete(mechanism), ballots)
         self.folder, self.key, self.batch_size, self.pay = folder, key, batch_size, pay
         self.answers, self.stopped, self.state = [], None, ""
+        # a fork does not have the lock of the folder, and its drafts have the same names
+        self._process = ProcessState(None, owner="this job", remedy="resume it once that has ended")
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.charge_options["period"]
         self._terms: dict[str, Any] = {
@@ -402,6 +405,7 @@ class Labeling:
             JobDamaged: the job's record was changed, or labels of an earlier run are lost.
             JobConflict: job, votes or folder are not those that it was begun with, or another copy
                 of it has drawn a batch.
+            ForeignProcess: `progress` forked, and this is the child.
         """
         if resume:
             self._take_up()
@@ -412,7 +416,10 @@ class Labeling:
             self._begin()
         for batch, start in enumerate(range(0, self.ballots.rounds, self.batch_size)):
             try:
-                self.answers += self._label(batch, self.ballots[start : start + self.batch_size])
+                with self._process.lock():
+                    self.answers += self._label(
+                        batch, self.ballots[start : start + self.batch_size]
+                    )
             except BudgetExceeded as error:
                 self.stopped = error
                 return

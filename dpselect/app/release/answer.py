@@ -989,11 +989,9 @@ class AnswerFile:
     def draft(self, answer: Any) -> str:
         """Keep an answer durably beside its file under a hidden name, and return its hash as claim.
 
-        Without a file nothing is kept, and the claim is the same. Without a charge a failure is
-        raised only after the answer was shown.
-
-        Raises:
-            OutputError: it cannot be kept. Nobody sees it, so a retry draws again under the charge.
+        Without a file nothing is kept, and the claim is the same. A failure is raised only after
+        the answer was shown: whether a disk has room depends on the draw, by the length of its
+        labels, so that another draw under the charge would be chosen by the first.
         """
         content, charge = as_json(answer), answer.charge
         if self.record is None:
@@ -1007,8 +1005,6 @@ class AnswerFile:
             self._remove(path)
             reason = error.strerror or type(error).__name__
             self.failure = OutputError(f"output={mask(self.output)} cannot be written ({reason})")
-        if self.failure is not None and charge is not None:
-            raise self.failure
         return claim_of(content)
 
     def name(self, answer: Any) -> None:

@@ -29,7 +29,7 @@ from dpselect.app.continual.horizon import Horizon, require_pairs
 from dpselect.app.events.reading import Reading
 from dpselect.app.events.staging import split
 from dpselect.cells import ANY_GROUPS
-from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest
+from dpselect.errors import HorizonError, HorizonUnavailable, InvalidRequest, RunFailed
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 DAYS = [
@@ -127,6 +127,19 @@ def test_periods_are_closed_in_order_once(start: Any) -> None:
         assert [len(one.items) for one in state.increments(1, 3)] == [1, 0, 0]
     assert made.close(4, DAYS[0].head(0), **COLUMNS).labels == (0,)
     assert closed(made, 1) == first
+
+
+def test_no_period_is_closed_in_a_run_of_repeat_and_select(start: Any) -> None:
+    """Each run would leave one more closed period, so that their number told that of the runs."""
+    made = start()
+    runs = dps.RepeatAndSelect(
+        base=acc.PureDP(epsilon=0.1),
+        distribution=acc.TruncatedNegativeBinomial(eta=1.0, gamma=0.5),
+        relation="add_remove",
+    )
+    with pytest.raises(RunFailed):
+        runs.run(lambda: (1.0, closed(made, made.mechanism.periods - made.periods_left + 1)))
+    assert made.releases() == ()
 
 
 # -- who is one user -------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from processes import in_child
 from stopped import stopped_at
 
 import accounting as acc
@@ -260,6 +261,23 @@ def test_job_folder_is_private_and_locked(tmp_path: Path, payer: dps.Session) ->
         pytest.fail("held twice")
     with Labeling.lock(tmp_path / "job", resume=True):
         pass
+
+
+def test_a_job_is_labeled_by_the_process_that_began_it(tmp_path: Path, payer: dps.Session) -> None:
+    """A fork in the middle of a job draws nothing: it has no lock of the folder, and its draft
+    would stand in the place of its parent's, whose labels would be lost.
+    """
+    forked: list[str] = []
+    job = _job(tmp_path / "job", payer)
+
+    def progress(done: int, total: int) -> None:
+        if not forked:
+            forked.append(in_child(lambda: job.run(resume=True)))
+
+    with Labeling.lock(job.folder):
+        job.run(progress)
+    assert forked[0].startswith("ForeignProcess")
+    _assert_paid(payer, job)
 
 
 def test_labeling_job_must_fit_the_budget_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
