@@ -498,6 +498,9 @@ def check_budget(budget: object) -> Budget:
     return budget
 
 
+_LEAST = 1e-290  # a squared shift by which a capacity is divided, without overflow
+
+
 def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
     """Return the order that pays for most charges of `curve`, and the number of charges.
 
@@ -518,7 +521,7 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
 
         renyi, gaussian = (
             _argmax(repetitions, curve.table_orders),
-            float(gaussian_capacity(epsilon, remaining)) / curve.mu_squared,
+            float(gaussian_capacity(epsilon, remaining)) / max(curve.mu_squared, _LEAST),
         )
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 

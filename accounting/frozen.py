@@ -57,19 +57,37 @@ def plain(annotation: Any) -> str:
     return "None" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
 
 
-class _PlainSignature:
-    """Signature of a model in plain types, computed when it is asked for."""
+class _PlainSignature(inspect.Signature):
+    """A signature that is printed with plain types. Its parameters have those of the fields."""
+
+    def _plain(self) -> Any:
+        return inspect.Signature(
+            [
+                parameter.replace(annotation=PlainType(plain(parameter.annotation)))
+                if parameter.annotation is not parameter.empty
+                else parameter
+                for parameter in self.parameters.values()
+            ],
+            return_annotation=self.return_annotation,
+        )
+
+    def __str__(self) -> str:
+        return str(self._plain())
+
+    def format(self, **options: Any) -> str:  # which `help` calls from Python 3.13 on
+        return str(self._plain().format(**options))
+
+
+class _LazySignature:
+    """Signature of a model, computed when it is asked for."""
 
     def __init__(self, computed: Any) -> None:
         self._computed = computed
 
     def __get__(self, instance: object, owner: type[BaseModel]) -> inspect.Signature:
         signature: inspect.Signature = self._computed.__get__(None, owner)
-        return signature.replace(
-            parameters=[
-                parameter.replace(annotation=PlainType(plain(parameter.annotation)))
-                for parameter in signature.parameters.values()
-            ]
+        return _PlainSignature(
+            list(signature.parameters.values()), return_annotation=signature.return_annotation
         )
 
 
@@ -85,7 +103,7 @@ class Frozen(BaseModel):
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
         super().__pydantic_init_subclass__(**options)
         if computed := vars(cls).get("__signature__"):  # None before forward names are known
-            cls.__signature__ = _PlainSignature(computed)  # type: ignore[assignment]
+            cls.__signature__ = _LazySignature(computed)  # type: ignore[assignment]
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:

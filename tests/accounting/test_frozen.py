@@ -7,12 +7,14 @@ import inspect
 import math
 import pickle
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 from cases import CASES
-from pydantic import field_validator
+from hypothesis import find
+from hypothesis.strategies import from_type
+from pydantic import Field, field_validator
 from test_curves import CURVES
 
 import accounting as acc
@@ -252,3 +254,14 @@ def test_a_curve_of_one_number_is_checked_and_has_one_form(member: Any, value: f
             member(**{name: wrong})
     with pytest.raises(acc.InvalidCurve):
         member(**{name: value, "other": 1.0})
+
+
+def test_hypothesis_builds_models_by_the_types_of_their_fields() -> None:
+    """A signature is printed in plain types, and still has the bounds of the fields."""
+
+    class _Rate(Frozen):
+        rate: Annotated[float, Field(gt=0.25)]
+
+    assert find(from_type(acc.PureDP), lambda curve: curve.epsilon0 < 2).epsilon0 == 0
+    assert find(from_type(_Rate), lambda built: built.rate < 1).rate > 0.25
+    assert str(inspect.signature(_Rate)) == "(*, rate: float) -> None"

@@ -149,3 +149,10 @@ def test_default_for_an_extreme_budget_is_affordable(epsilon: float, delta: floa
     """
     budget, request = acc.Budget(epsilon=epsilon, delta=delta), TopKRequest(k=3)
     assert budget.admits(default_choice(budget, request).mechanism.curve)
+
+
+@pytest.mark.parametrize("curve", [acc.PureDP(epsilon=1e-300), acc.GaussianDP(mu=1e-300)])
+def test_a_workload_of_next_to_nothing_is_counted(curve: acc.Curve) -> None:
+    """The squared shift of such a curve is 0 in floats, or overflows as a divisor."""
+    budget = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve)
+    assert budget.how_many(curve) > 10**9
