@@ -218,7 +218,8 @@ class Solution:
             max((loss.reach for _, loss in pairs), default=0.0),
         )
         sizes = [
-            (cells, cells * reach / width, times * 2 * cells * widest / width) for cells in _CELLS
+            (cells, max(1.0, cells * reach / width), times * 2 * cells * widest / width)
+            for cells in _CELLS
         ]
         most = {cells: _QUICK if cells > _CELLS[-1] else _MOST for cells in _CELLS}
         bearable = (

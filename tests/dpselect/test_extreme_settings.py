@@ -156,3 +156,10 @@ def test_a_workload_of_next_to_nothing_is_counted(curve: acc.Curve) -> None:
     """The squared shift of such a curve is 0 in floats, or overflows as a divisor."""
     budget = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve)
     assert budget.how_many(curve) > 10**9
+
+
+@pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")
+def test_a_plan_of_next_to_nothing_is_no_recursion_over_each_step() -> None:
+    """Its Renyi bound is 0 in floats, and says nothing about the size of the work."""
+    curve = 10**9 * acc.BoundedRange(epsilon=1e-300)
+    assert 10**4 * 1e-300 < curve.delta(0.0) < 1e-100
