@@ -105,7 +105,8 @@ def open_frame(
         )
         return frame, read
     if unread is not None and reading.header is False:  # only a row says how many columns it has
-        names = (str(column).replace("`", "``") for column in unread.by_role.values())
+        columns = dict.fromkeys(map(str, unread.by_role.values()))  # a condition may repeat one
+        names = (column.replace("`", "``") for column in columns)
         schema = ", ".join(f"`{column}` STRING" for column in names)
         return _quietly(lambda: session.read.csv(name, schema)), read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote

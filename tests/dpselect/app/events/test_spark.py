@@ -538,6 +538,7 @@ def test_a_dry_run_on_spark_reads_no_row(
             delta=1e-6,
             engine="spark",
             header=header,
+            where=f"{item} != z",
             dry_run=True,
         )
         told.append(dry.as_data())
