@@ -432,6 +432,27 @@ class OneshotTopK(NoisyTopK, ShowsValues):
             return shared
         return shared + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
 
+    def true_set_bound(self, gap: float, candidates: int) -> float:
+        """Return a lower bound on the probability that the released set is the true one.
+
+        `gap` is the least difference between scores adjacent in rank, in score units. It is an
+        assumption, not read off data. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
+
+        Raises:
+            InvalidRequest: the noise is not laplace, the only one that the theorem covers, or an
+                argument is outside its domain.
+        """
+        if self.noise != "laplace":
+            raise InvalidRequest(
+                f"the bound is proved for noise='laplace', not {self.noise!r}: simulate instead"
+            )
+        if not 0 <= gap < math.inf or candidates < 1:
+            raise InvalidRequest(
+                f"gap={gap!r} must be finite and >= 0, and candidates={candidates!r} at least 1"
+            )
+        width = gap / self.scale
+        return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
+
     @property
     def shows_what_chose(self) -> bool:
         return self.values

@@ -19,6 +19,7 @@ from pydantic import Field
 from accounting.address import mask
 from accounting.frozen import Count, Frozen, Real
 from accounting.numbers import Floats, Integers
+from accounting.relations import Relation
 from dpselect.errors import InvalidRequest
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
@@ -405,14 +406,26 @@ class Profile:
             law=self.law,
         )
 
-    def scores(self, *, sensitivity: Sensitivity | None = None) -> Scores:
+    def scores(
+        self,
+        *,
+        relation: Relation = "add_remove",
+        l0: int | None = None,
+        observed: bool = False,
+        sensitivity: Sensitivity | None = None,
+    ) -> Scores:
         """Made-up scores of this profile, without bounds, to try a mechanism on.
 
         Args:
-            sensitivity: the declared one, for example a mechanism's `covers`; None for that of
-                distinct-user counts.
+            relation, l0: of the declared sensitivity, which is that of distinct-user counts.
+            observed: True to leave out items without users and declare an unknown domain.
+            sensitivity: sensitivity in place of relation and l0, for example a mechanism's
+                `covers`.
         """
-        return Scores(self.dense(), sensitivity=sensitivity or Sensitivity())
+        values, declared = self.dense(), sensitivity or Sensitivity(relation=relation, l0=l0)
+        if not observed:
+            return Scores(values, sensitivity=declared)
+        return Scores(values[values > 0], sensitivity=declared, domain="observed")
 
     def __repr__(self) -> str:
         return f"Profile({self.description!r}, items={self.size})"

@@ -67,6 +67,30 @@ class Comparisons:
                 "an item is compared with itself. Drop such rows at the source"
             )
 
+    def restrict(self, items: Iterable[Label]) -> Comparisons:
+        """Return only the comparisons among these items.
+
+        The items have to be chosen without looking at outcomes.
+
+        Raises:
+            InvalidComparisons: an item is unknown or named twice, or no comparison is left.
+        """
+        names = _check(items)
+        if not set(names) <= set(self.items):
+            raise InvalidComparisons(
+                "items names one that is not in the catalog of these comparisons"
+            )
+        listed = np.array([name in set(names) for name in self.items])
+        is_inside = listed[self._winners] & listed[self._losers]
+        labels = np.empty(len(self.items), dtype=object)
+        labels[:] = self.items
+        return Comparisons(
+            labels[self._winners[is_inside]],
+            labels[self._losers[is_inside]],
+            self._weights[is_inside],
+            items=names,
+        )
+
     @property
     def size(self) -> int:
         """Number of items."""

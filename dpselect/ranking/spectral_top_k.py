@@ -117,7 +117,7 @@ class SpectralTopK(Mechanism):
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them."
-                " Rank each part by itself"
+                " Rank each part by itself (Comparisons.restrict)"
             )
         if comparisons.largest_degree() > self.normalizer:
             raise InvalidComparisons(

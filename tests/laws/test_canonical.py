@@ -367,6 +367,19 @@ def test_many_points_cover_the_curve_they_come_from() -> None:
     )
 
 
+def test_utility_bound_is_below_the_exact_probability() -> None:
+    """With gaps of D between neighbors in rank, the true set comes out at least as often as
+    Theorem 2.3 says.
+    """
+    mechanism = OneshotTopK(k=2, noise="laplace", scale=1.7)
+    for gap in (0.5, 3.0, 10.0, 25.0):
+        law = mechanism.probabilities(counts(gap * np.arange(5)))
+        assert mechanism.true_set_bound(gap, 5) <= law[3, 4] + law[4, 3]
+    assert mechanism.true_set_bound(25.0, 5) > 0.999
+    with pytest.raises(dps.errors.InvalidRequest):
+        OneshotTopK(k=2, noise="gumbel", scale=1.7).true_set_bound(1.0, 5)
+
+
 def test_values_have_no_probabilities_and_no_batch() -> None:
     """The exact law of values and select_many are refused, with a remedy. What they cost: erratum
     5; how they fall: a law of test_mechanisms.py.

@@ -113,6 +113,28 @@ def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale
         assert delta <= 0.05
 
 
+@pytest.mark.parametrize(("gap", "candidates"), [(3.0, 2), (9.0, 5), (20.0, 100)])
+def test_the_chance_of_the_true_set_is_its_closed_form(gap: float, candidates: int) -> None:
+    """Theorem M4; for two candidates it equals the chance that two Laplace noises differ by less
+    than the gap.
+    """
+    mechanism = dps.OneshotTopK(k=1, noise="laplace", scale=1.5)
+    width = gap / 1.5
+    missed = (candidates - 1) * (2 + width) * math.exp(-width) / 4
+    assert mechanism.true_set_bound(gap, candidates) == pytest.approx(
+        max(0.0, 1 - missed), rel=1e-13
+    )
+    pair = mechanism.probabilities(
+        dps.Scores([gap, 0.0], sensitivity=mechanism.sensitivity_bound, kind="utilities")
+    )
+    right = next(
+        p
+        for outcome, p in pair.items()
+        if 0 in (outcome if isinstance(outcome, frozenset | tuple) else (outcome,))
+    )
+    assert mechanism.true_set_bound(gap, 2) == pytest.approx(right, abs=1e-12)
+
+
 @pytest.mark.parametrize("l0", [1, 2, 3, 20])
 def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
     """The threshold's height grows with ln min(l0, rank): what one user can push over it, and no

@@ -1112,6 +1112,8 @@ dpselect/mechanisms/noisy_max.py
         tighter(2 * whole, center => tighter(whole, center
     laws/test_exact_constants.py::test_the_family_of_one_shot_laplace_is_its_closed_form
         (epsilon / (4 * ratio)) ** 2 => (epsilon / (3.8 * ratio)) ** 2
+    laws/test_exact_constants.py::test_the_chance_of_the_true_set_is_its_closed_form
+        (2 + width) / 4 => (2 + width) / 4.2
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         return noise_of(self.noise), @self.scale
         best = largest(scores, noise_of(self.noise), @self.scale

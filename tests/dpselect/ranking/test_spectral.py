@@ -238,6 +238,7 @@ NAMED: list[tuple[list[Any], str]] = [
         *((partial(Comparisons, *given), says) for given, says in NAMED),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "c"]), "not in items"),
         (lambda: Comparisons(["secret"], ["b"], items=["b", "b"]), "each once"),
+        (lambda: Comparisons(["secret"], ["b"]).restrict(["b", "c"]), "not in the catalog"),
         *(
             (partial(read, table({"w": ["secret"]}), winner="w", loser="l"), "no column 'l'")
             for table in (dict, pd.DataFrame)
@@ -296,6 +297,7 @@ def test_a_diagnosis_of_public_comparisons() -> None:
         ergodicity_coefficient(transition(Comparisons(WINNERS, LOSERS), 3.0))
     )
     parted = diagnose(of([("a", "b"), ("c", "d")]))
+    assert diagnose(of([("a", "b"), ("c", "d")]).restrict(["a", "b"])).complete
     assert (parted.components, parted.complete, parted.ergodicity) == (2, False, 1.0)
 
 
