@@ -28,6 +28,7 @@ from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.app.spec.base import takes_fields_of
 from dpselect.app.spec.shared_fields import open_ledger
+from dpselect.app.spec.topk_spec import ReleaseFields
 from dpselect.errors import InvalidRequest
 from dpselect.plan.counts import without_counts
 from dpselect.plan.default import Choice, default_mechanism
@@ -336,16 +337,8 @@ def _how_many(whole: acc.Budget, curve: acc.Curve) -> int:
     return 0
 
 
-_SHARED = (
-    "k",
-    "with_counts",
-    "min_users",
-    "noise",
-    "kbar",
-    "releases",
-    "relation",
-    "max_items_per_user",
-)
+# What a release is asked, beside what a plan knows of the data, its budget and its mechanism.
+_SHARED = {*ReleaseFields.model_fields, "relation", "max_items_per_user"} - {"mechanism"}
 
 
 def groups_of(spec: PlanSpec) -> Groups | None:

@@ -11,10 +11,15 @@ from pydantic import SkipValidation, model_validator
 
 from accounting.frozen import Count, Positive, Real
 from accounting.relations import Relation
-from dpselect.app.events.file_options import FileOptions
 from dpselect.app.spec.base import Column, Flag, Seed, Spec, option
-from dpselect.app.spec.continual_spec import WeightFields
-from dpselect.app.spec.shared_fields import BudgetFields, FileFields, ForecastFields, columns_of
+from dpselect.app.spec.continual_spec import ContinualSpec, WeightFields
+from dpselect.app.spec.shared_fields import (
+    BudgetFields,
+    FileFields,
+    ForecastFields,
+    PayerFields,
+    columns_of,
+)
 from dpselect.app.spec.topk_spec import ChoiceFields, size_of
 
 if TYPE_CHECKING:
@@ -349,10 +354,9 @@ _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": Votes
 # What is asked where it is said, beside releases, of which all is but what others own.
 _TAKES: Mapping[Way, Collection[str]] = {
     "periods": {
-        *OverTimeFields.model_fields,
-        *ProfileFields.model_fields,
-        *FileOptions.model_fields,
-        *("k", "epsilon", "delta", "relation", "with_counts", "user", "item", "seed"),
+        *{**OverTimeFields.model_fields, **ProfileFields.model_fields},
+        *ContinualSpec.model_fields.keys() - PayerFields.model_fields.keys(),
+        "seed",
     },
-    "pate": {*VotesFields.model_fields, "epsilon", "delta", "rho", "releases", "seed"},
+    "pate": {*VotesFields.model_fields, *BudgetFields.model_fields, "releases", "seed"},
 }
