@@ -135,10 +135,10 @@ class _WithExamples:
         return [*getattr(getattr(self, "callback", None), "examples", ()), *firsts]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        start = " ".join(["dpselect", *ctx.command_path.split()[1:]])
+        calls = (f"{ctx.command_path} {call}" for call in self.examples)
         wrapped = (
-            textwrap.wrap(f"{start} {call}", 72, break_long_words=False, break_on_hyphens=False)
-            for call in self.examples
+            textwrap.wrap(call, 72, break_long_words=False, break_on_hyphens=False)
+            for call in calls
         )
         if lines := [line for parts in wrapped for line in " \\\n    ".join(parts).splitlines()]:
             with formatter.section("Examples"):
@@ -155,10 +155,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except OSError as error:
             if _is_closed_pipe(error):
                 raise
-            message, status = _explain(error)
-            _complain(message)
-            _settle_output()
-            raise typer.Exit(status) from None
+            _leave(error, {})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A whole sentence per command, which typer's own list would cut off with dots."""
@@ -187,17 +184,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
                 ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)
             ):
                 raise
-            message, status = _explain(error)
-            options = _options(self, ctx.invoked_subcommand)
-            if isinstance(error, AccountingError):
-                message = _surface(error, options)
-            # What the commands add; notes of anybody else may hold anything, and are not shown.
-            notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-            _complain(
-                ": ".join([message, *(printable(spell_options(note, options)) for note in notes)])
-            )
-            _settle_output()
-            raise typer.Exit(status) from None
+            _leave(error, _options(self, ctx.invoked_subcommand))
 
     def main(self, *args: Any, **settings: Any) -> NoReturn:
         settings["standalone_mode"] = False
@@ -263,7 +250,17 @@ def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
     return message if first is None or first.typed in message else f"{first.typed}: {message}"
 
 
-def _explain(error: BaseException) -> tuple[str, int]:
+def _leave(error: BaseException, options: Mapping[str, Option]) -> NoReturn:
+    """Report an error in one line, and exit with its status."""
+    message, status = _explain(error, options)
+    # What the commands add; notes of anybody else may hold anything, and are not shown.
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
+    _complain(": ".join([message, *(printable(spell_options(note, options)) for note in notes)]))
+    _settle_output()
+    raise typer.Exit(status) from None
+
+
+def _explain(error: BaseException, options: Mapping[str, Option]) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return (
@@ -282,7 +279,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
             (_ASKED_WRONGLY, USAGE),
             (AccountingError, FAILED),
         )
-        return printable(str(error)), next(
+        return _surface(error, options), next(
             status for kind, status in statuses if isinstance(error, kind)
         )
     if is_memory_fault(error):
