@@ -571,6 +571,8 @@ dpselect/app/cli/out.py
     dpselect/app/cli/test_out.py::test_a_bar_is_drawn_on_stderr
         target = Console(stderr=True) => target = Console()
 dpselect/app/cli/ledger.py
+    dpselect/app/cli/test_help.py::test_group_without_command_is_an_error_of_one_line[ledger]
+        cls=GuardedGroup, => cls=GuardedGroup, no_args_is_help=True,
     dpselect/app/release/test_retry.py::test_a_restored_backup_is_charged_for_an_answer_once
         ledger.release(spec.dataset, key, **claim) => pass
         if receipt.state == "reserved": => if False:

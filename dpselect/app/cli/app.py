@@ -8,68 +8,37 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import typer
 
 import dpselect
 from dpselect.app.cli.guard import PLAIN, Debug, GuardedGroup, SectionedCommand
 
-
-class _Verb(NamedTuple):
-    """A command: its module, imported on a call, its function or `app`, and a line of help."""
-
-    module: str
-    member: str
-    help: str
-
-
 _VERBS: Final = {
-    "topk": _Verb(
-        "dpselect.app.cli.topk", "topk", "Release the top k of a log, with the privacy cost."
-    ),
-    "continual": _Verb(
-        "dpselect.app.cli.continual",
-        "app",
-        "Release the top k every period, with one budget for all periods.",
-    ),
-    "plan": _Verb(
-        "dpselect.app.cli.plan",
-        "plan",
-        "Plan a release for a budget, before any data are read.",
-    ),
-    "check": _Verb(
-        "dpselect.app.cli.check",
-        "check",
-        "Show how a log is read and likely mistakes, for people who may see it.",
-    ),
-    "demo": _Verb("dpselect.app.cli.demo", "demo", "Release the top k of a made-up log."),
-    "mechanisms": _Verb(
-        "dpselect.app.cli.mechanisms",
-        "mechanisms",
-        "List the mechanisms with their settings and guarantees.",
-    ),
-    "pate": _Verb(
-        "dpselect.app.cli.pate",
-        "label",
-        "Label items by the votes of teachers, in a job that can resume.",
-    ),
-    "ledger": _Verb(
-        "dpselect.app.cli.ledger",
-        "app",
-        "Keep a privacy budget that many processes spend and an auditor can check.",
-    ),
+    "topk": "Release the top k of a log, with the privacy cost.",
+    "continual": "Release the top k every period, with one budget for all periods.",
+    "plan": "Plan a release for a budget, before any data are read.",
+    "check": "Show how a log is read and likely mistakes, for people who may see it.",
+    "demo": "Release the top k of a made-up log.",
+    "mechanisms": "List the mechanisms with their settings and guarantees.",
+    "pate": "Label items by the votes of teachers, in a job that can resume.",
+    "ledger": "Keep a privacy budget that many processes spend and an auditor can check.",
 }
+"""A line of help for each command.
+
+The module of its name holds its group `app`, or else a function of its name.
+"""
 
 
 @cache  # one call looks its command up three times
 def _command(name: str) -> Any:
-    verb = _VERBS[name]
-    member = getattr(import_module(verb.module), verb.member)
-    if not isinstance(member, typer.Typer):
-        function, member = member, typer.Typer(**PLAIN)
-        member.command(name, cls=SectionedCommand, short_help=verb.help)(function)
-    return typer.main.get_command(member)
+    words, module = _VERBS[name], import_module(f"dpselect.app.cli.{name}")
+    group = getattr(module, "app", None)
+    if group is None:
+        group = typer.Typer(**PLAIN)
+        group.command(name, cls=SectionedCommand, short_help=words)(getattr(module, name))
+    return typer.main.get_command(group)
 
 
 class _Imported(Mapping[str, Any]):
@@ -99,13 +68,13 @@ class _Verbs(GuardedGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, verb.help) for name, verb in _VERBS.items()])
+            formatter.write_dl(list(_VERBS.items()))
 
 
 app: typer.Typer = typer.Typer(
     name="dpselect",
     cls=_Verbs,
-    help=("Release the most popular items with differential privacy."),
+    help="Release the most popular items with differential privacy.",
     invoke_without_command=True,
     **{**PLAIN, "add_completion": True},
 )

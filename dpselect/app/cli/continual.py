@@ -26,7 +26,6 @@ app: typer.Typer = typer.Typer(
         "Release the top k of a log at the end of every period, with one budget for the whole"
         " horizon."
     ),
-    no_args_is_help=True,
     **PLAIN,
 )
 

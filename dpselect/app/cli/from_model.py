@@ -18,7 +18,9 @@ from dpselect.app.cli.guard import Debug, HelpAll
 from dpselect.app.spec import Spec, option_type, order_fields
 from dpselect.errors import InvalidRequest, Note
 
-_CONFIG = Option(help="TOML file, for example from plan --write. Options override it.")
+_CONFIG = Annotated[
+    Path | None, Option(help="TOML file, for example from plan --write. Options override it.")
+]
 _SHORT = 20  # options of a spec that --help shows all of
 
 
@@ -35,32 +37,19 @@ def command(
     """
     signature = inspect.signature(run, eval_str=True)
     own = [
-        parameter
+        parameter.replace(kind=parameter.KEYWORD_ONLY)
         for name, parameter in signature.parameters.items()
         if name not in ("spec", "config")
     ]
     options = [_option(spec, name) for name in order_fields(spec)]
-    config = inspect.Parameter(
-        "config",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[Path | None, _CONFIG],
-    )
-    first, rest = (
-        [option for option in own if option.default is option.empty],
-        [option for option in own if option.default is not option.empty],
-    )
-    parameters = [*(option.replace(kind=option.KEYWORD_ONLY) for option in first), *options]
-    debug = inspect.Parameter(
-        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug
-    )
-    parameters += [
-        *(option.replace(kind=option.KEYWORD_ONLY) for option in rest),
-        debug,
-        *([config] if configured else []),
+    parameters = [
+        *(parameter for parameter in own if parameter.default is parameter.empty),
+        *options,
+        *(parameter for parameter in own if parameter.default is not parameter.empty),
+        _keyword("debug", Debug),
+        *([_keyword("config", _CONFIG)] if configured else []),
+        *([_keyword("help_all", HelpAll)] if len(options) > _SHORT else []),
     ]
-    if len(options) > _SHORT:
-        parameters.append(debug.replace(name="help_all", annotation=HelpAll))
 
     def parse_values(part: Mapping[str, Any]) -> dict[str, Any]:
         values = dict(part)
@@ -70,18 +59,11 @@ def command(
                     values[name] = parse(value)
         return values
 
-    def call(*arguments: Any, config: Path | None = None, **values: Any) -> None:
-        for read_by_the_guard in ("debug", "help_all"):
-            values.pop(read_by_the_guard, None)
-        values |= {
-            parameter.name: argument for parameter, argument in zip(first, arguments, strict=False)
-        }
-        values |= {"config": config} if "config" in signature.parameters else {}
-        typed_in, file = dict[str, Any](), dict[str, Any]()
-        for name, field in spec.model_fields.items():
-            value = values.pop(name, None)
-            if value not in (None, []) and not (value is False and field.default is False):
-                typed_in[name] = value
+    def call(config: Path | None = None, **values: Any) -> None:
+        values["config"] = config
+        file = dict[str, Any]()
+        stated = {name: values.pop(name) for name in spec.model_fields}
+        typed_in = {name: value for name, value in stated.items() if value not in (None, [])}
         if config is not None:
             from dpselect.app.spec import toml_file  # knows every mechanism and every spec
 
@@ -89,7 +71,8 @@ def command(
                 config_file = toml_file.read(config)
             file = config_file.values(spec, typed_in)
         try:
-            run(**values, spec=spec.merge(parse_values(file), parse_values(typed_in)))
+            taken = {name: values[name] for name in signature.parameters if name != "spec"}
+            run(**taken, spec=spec.merge(parse_values(file), parse_values(typed_in)))
         except InvalidRequest as error:
             if error.field in file.keys() - typed_in.keys():  # nobody has typed it
                 typed_as = flags(spec, error.field)[0].partition("/")[0]
@@ -146,20 +129,17 @@ def _option(spec: type[Spec], name: str) -> inspect.Parameter:
         get_origin(field.annotation) is tuple and parse is None
     )
     kind = list[str] if repeats else str if parse else option_type(_hints(spec)[name])
-    annotation = bool if kind is bool and field.default is False else kind | None
-    env = spec.option_metadata(name, "env")
-    parameter = Option(
+    option = Option(
         *flags(spec, name),
         help=spell_options(field.description or "", spec),
         rich_help_panel=spec.option_metadata(name, "section"),
         metavar=spec.option_metadata(name, "metavar"),
-        envvar=env,
-        show_envvar=bool(env),
+        envvar=spec.option_metadata(name, "env"),
     )
-    default = False if annotation is bool else None
+    return _keyword(name, Annotated[kind | None, option])
+
+
+def _keyword(name: str, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[annotation, parameter],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

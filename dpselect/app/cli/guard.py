@@ -13,9 +13,9 @@ import sys
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -135,10 +135,10 @@ class _WithExamples:
         return [*getattr(getattr(self, "callback", None), "examples", ()), *firsts]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        start = " ".join(["dpselect", *ctx.command_path.split()[1:]])
+        calls = (f"{ctx.command_path} {call}" for call in self.examples)
         wrapped = (
-            textwrap.wrap(f"{start} {call}", 72, break_long_words=False, break_on_hyphens=False)
-            for call in self.examples
+            textwrap.wrap(call, 72, break_long_words=False, break_on_hyphens=False)
+            for call in calls
         )
         if lines := [line for parts in wrapped for line in " \\\n    ".join(parts).splitlines()]:
             with formatter.section("Examples"):
@@ -148,19 +148,14 @@ class _WithExamples:
 class GuardedGroup(_WithExamples, TyperGroup):
     """Commands whose errors are one line on stderr, with tracebacks only for `--debug`."""
 
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
-    ) -> Any:
+    def make_context(self, *args: Any, **settings: Any) -> Any:
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            return super().make_context(*args, **settings)
         # of --help and --version, which are printed while options are read
         except OSError as error:
             if _is_closed_pipe(error):
                 raise
-            message, status = _explain(error)
-            _complain(message)
-            _settle_output()
-            raise typer.Exit(status) from None
+            _leave(error, {})
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """A whole sentence per command, which typer's own list would cut off with dots."""
@@ -189,33 +184,14 @@ class GuardedGroup(_WithExamples, TyperGroup):
                 ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)
             ):
                 raise
-            message, status = _explain(error)
-            options = _options(self, ctx.invoked_subcommand)
-            if isinstance(error, AccountingError):
-                message = _surface(error, options)
-            # What the commands add; notes of anybody else may hold anything, and are not shown.
-            notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-            _complain(
-                ": ".join([message, *(printable(spell_options(note, options)) for note in notes)])
-            )
-            _settle_output()
-            raise typer.Exit(status) from None
+            _leave(error, _options(self, ctx.invoked_subcommand))
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, **settings: Any) -> NoReturn:
+        settings["standalone_mode"] = False
         try:
-            status = super().main(
-                args, prog_name, complete_var, False, windows_expand_args, **extra
-            )
+            status = super().main(*args, **settings)
         except Exception as error:
-            if not standalone_mode or not _is_usage(error):
+            if not _is_usage(error):
                 raise
             usage: Any = error
             message = printable(" ".join(usage.format_message().split()))
@@ -227,9 +203,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
                 f"{message.rstrip('.')}{'' if message.endswith('?') else '.'} See '{path} --help'."
             )
             sys.exit(USAGE)
-        if standalone_mode:
-            sys.exit(status if isinstance(status, int) else 0)
-        return status
+        sys.exit(status if isinstance(status, int) else 0)
 
 
 class Option(NamedTuple):
@@ -257,15 +231,12 @@ def spell_options(text: str, options: Mapping[str, Option]) -> str:
 
 def _options(group: Any, name: str | None) -> dict[str, Option]:
     """Options of the called command, by their names in messages."""
-    command = group.commands[name] if name is not None and name in group.commands else None
-    named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
-    by_name = {
-        option.name: Option(
-            option.opts[0], getattr(option, "is_flag", False), *option.secondary_opts[:1]
-        )
-        for option in named
+    return {
+        key: Option(option.opts[0], getattr(option, "is_flag", False), *option.secondary_opts[:1])
+        for option in getattr(group.commands.get(name), "params", ())
+        if option.opts[0].startswith("--")
+        for key in (option.name, option.opts[0][2:].replace("-", "_"))
     }
-    return by_name | {option.typed[2:].replace("-", "_"): option for option in by_name.values()}
 
 
 def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
@@ -279,7 +250,17 @@ def _surface(error: AccountingError, options: Mapping[str, Option]) -> str:
     return message if first is None or first.typed in message else f"{first.typed}: {message}"
 
 
-def _explain(error: BaseException) -> tuple[str, int]:
+def _leave(error: BaseException, options: Mapping[str, Option]) -> NoReturn:
+    """Report an error in one line, and exit with its status."""
+    message, status = _explain(error, options)
+    # What the commands add; notes of anybody else may hold anything, and are not shown.
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
+    _complain(": ".join([message, *(printable(spell_options(note, options)) for note in notes)]))
+    _settle_output()
+    raise typer.Exit(status) from None
+
+
+def _explain(error: BaseException, options: Mapping[str, Option]) -> tuple[str, int]:
     """One line for an error, and the exit status."""
     if isinstance(error, KeyboardInterrupt):
         return (
@@ -298,7 +279,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
             (_ASKED_WRONGLY, USAGE),
             (AccountingError, FAILED),
         )
-        return printable(str(error)), next(
+        return _surface(error, options), next(
             status for kind, status in statuses if isinstance(error, kind)
         )
     if is_memory_fault(error):

@@ -47,7 +47,6 @@ app: Typer = Typer(
     name="ledger",
     cls=GuardedGroup,
     help="Keep a privacy budget that many processes spend and an auditor can check.",
-    no_args_is_help=True,
     **PLAIN,
 )
 

@@ -65,7 +65,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
         raise Exit(SPENT)
 
 
-label = command(LabelSpec, _label)
+pate = command(LabelSpec, _label)
 
 
 @contextmanager

@@ -125,6 +125,16 @@ def test_an_option_of_one_value_is_given_once() -> None:
     assert {path for path, one in LEAVES.items() if not isinstance(one, SectionedCommand)} == set()
 
 
+@pytest.mark.parametrize("group", ["ledger", "continual"])
+def test_group_without_command_is_an_error_of_one_line(group: str) -> None:
+    """It names the help, which lists the commands, and does not quote it."""
+    done = dpselect(group)
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"error: Missing command. See 'dpselect {group} --help'.\n",
+    )
+
+
 @pytest.mark.parametrize("path", sorted({*LEAVES, *COMMANDS} - {"dpselect"}))
 def test_every_help_has_examples_that_the_command_accepts(path: str) -> None:
     """In 80 columns; each example is a call of its own command whose options the parser takes, and

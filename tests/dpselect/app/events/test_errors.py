@@ -588,7 +588,7 @@ def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> No
     assert ("damaged" in str(caught.value)) == (words == "damaged")
     assert ("memory_limit" in str(caught.value)) == words.startswith("Raise memory_limit")
     if words == _MEMORY:
-        assert guard._explain(error) == (NO_MEMORY, guard.FAILED)
+        assert guard._explain(error, {}) == (NO_MEMORY, guard.FAILED)
 
 
 @pytest.mark.slow
