@@ -76,9 +76,11 @@ class Log:
 
 @cache
 def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
-    """A log of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV
-    file.
+    """A log of ../shared/data; some of Tokyo's users, tky/2; a made-up log,
+    zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file.
     """
+    if name == "tky/2":
+        return _some_of_tokyo()
     if name.startswith("zipf:"):
         return _made_up(name, *map(float, name.removeprefix("zipf:").split(",")))
     file, user, item, rows = _FILES.get(name, (name, user, item, ""))
@@ -122,6 +124,15 @@ def in_periods(
         when = (found["t"] - since) * periods // (found["t"].max() - since + 1)
     triples = np.unique(np.stack([when, items, users]).astype(np.int64), axis=1)
     return triples[2], triples[1], triples[0]
+
+
+def _some_of_tokyo() -> Log:
+    """As many of Tokyo's users as New York has, without the heaviest twentieth."""
+    log, people = load("tky"), load("nyc").people
+    lighter = np.argsort(log.loads, kind="stable")[: round(0.95 * log.people)]
+    kept = np.random.default_rng(0).choice(lighter, people, replace=False)
+    pairs = np.isin(log.users, kept)
+    return Log("tky/2", log.users[pairs], log.items[pairs])
 
 
 def _made_up(

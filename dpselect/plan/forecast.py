@@ -37,11 +37,9 @@ _MOST_CELLS = 10_000_000  # of groups and items, which are simulated
 _MANY, _FEWER = 100_000, 20  # items of which a draw takes long, and the draws that are then made
 _MOST_TIMES = 30  # that items are drawn for a user until they differ
 _STEPS = 40  # of the search for what makes an item as popular as its count
-# What logs look like of which somebody states Zipf's law and its numbers: counts to these powers,
-# since people guess an exponent of about 1, and the laws of logs have .5 to .8; or a head that is
-# flat for half a rank for each item of a user, and for _SINGLE more, since nobody touches every
-# popular item.
-_POWERS, _HEAD, _SINGLE = (0.55, 0.65, 0.75), 0.5, 4.0
+# Ranks up to which a log's head is flat where somebody states Zipf's law: none, or these parts of
+# 400, or of a tenth of all items if that is less. No public fact tells which (bench_forecast.py).
+_FLAT, _PARTS = 400.0, (0.0, 0.5, 1.0)
 
 
 @final
@@ -257,9 +255,9 @@ class Forecast(PlanPart):
         """The forecast as a phrase, with `top` as the name of the true items."""
         words = f"{share(self.recall)} of {top}"
         if self.low < self.high:
-            words += (
-                f", between {share(self.low)} and {share(self.high)} for data that match your"
-                " description"
+            words = (
+                f"between {share(self.low)} and {share(self.high)} of {top} for data that match"
+                f" your description, and {share(self.recall)} on average"
             )
         return f"{words}; {self.released:.3g} items are shown"
 
@@ -291,15 +289,13 @@ class GroupForecast(NamedTuple):
 def fitting(profile: Profile, rng: np.random.Generator) -> Iterator[Profile]:
     """Profiles that match the description.
 
-    Counts are used as they are. For a smooth curve, they are distributions of real logs, whose
-    counts scatter around such curves.
+    Counts are used as they are. Heads of public logs are flatter than Zipf's law by more or less.
     """
-    if profile.law == "counts":
+    if profile.law is None:
         yield profile
     else:
-        width = _SINGLE + (1.0 if profile.loads is None else profile.loads.mean)
-        yield from (profile.temper(power).scatter(rng) for power in _POWERS)
-        yield profile.flatten(_HEAD * width).scatter(rng)
+        flat = min(_FLAT, profile.size / 10)
+        yield from (profile.sample_log(part * flat, rng) for part in _PARTS)
 
 
 @final

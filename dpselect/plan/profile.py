@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,16 +25,17 @@ from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
 SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
-Law = Literal["curve", "counts"]
 
 MOST_USERS = 10**15
 """Most users, and most items of one user. Beyond it a float cannot represent a single one."""
 
 _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
-# first ranks of an uneven shape, and the standard deviation of their logarithms
+# first ranks of a sampled log, and the standard deviation of the logarithms of their counts
 _SCATTERED, _SCATTER = 2000, 0.04
-_TAKEN_OFF = 0.8  # the exponent that a flat head takes off
+_TAKEN_OFF = 0.8  # the part of the exponent that a flat head takes off
+# of the search for chances that add up to the mean of items per user, and its relative error
+_STEPS, _NEAR = 20, 1e-3
 _LEFT_OUT = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16  # numbers of items of a user that have a bin of their own
@@ -130,6 +131,13 @@ class Loads:
         return float(self.sizes @ self.users)
 
 
+class ZipfLaw(NamedTuple):
+    """The exponent of Zipf's law, and the mean number of items of each user."""
+
+    exponent: float
+    items_per_user: float
+
+
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:
@@ -144,8 +152,8 @@ class Profile:
         description: source of the profile, in words.
         loads: numbers of items per user; None if unknown.
         users: number of users; None if unknown.
-        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a
-            real log scatter.
+        law: Zipf's law, which a real log follows only roughly; None for counts of a log or
+            published ones.
     """
 
     values: Floats
@@ -153,7 +161,7 @@ class Profile:
     description: str
     loads: Loads | None = None
     users: float | None = None
-    law: Law = field(default="counts", kw_only=True)
+    law: ZipfLaw | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.multiplicities):
@@ -242,7 +250,8 @@ class Profile:
         words = f"Zipf's law with exponent {exponent:g}, {items:,} items, {users:,} users"
         words += f", {mean:g} item{'' if mean == 1 else 's'} per user"
         profile = cls.of_counts(np.rint(expected), public=True, description=words)
-        return cls(profile.values, profile.multiplicities, words, loads, float(users), law="curve")
+        law = ZipfLaw(float(exponent), mean)
+        return cls(profile.values, profile.multiplicities, words, loads, float(users), law=law)
 
     @classmethod
     def of_csv(
@@ -337,35 +346,33 @@ class Profile:
         """Count of every rank (m,), highest first, in users."""
         return np.repeat(self.values, self.multiplicities)
 
-    def flatten(self, ranks: float) -> Profile:
-        """A profile of the same sum whose head is flat up to about this rank, as in public logs."""
-        flat = self.values * (self._middles / (self._middles + ranks)) ** _TAKEN_OFF
-        return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
+    def sample_log(self, flat: float, rng: np.random.Generator) -> Profile:
+        """A possible real log with the numbers of this one; or itself, if it has no law.
 
-    def scatter(self, rng: np.random.Generator) -> Profile:
-        """A possible real log, whose counts scatter around this curve by some 4% each.
-
-        The gaps between counts are therefore uneven. On six public logs the logarithm of a count
-        lies 0.02 to 0.04 off a cubic in that of its rank.
+        Its head is flat up to about this rank, and counts scatter around the law by some 4% each.
+        On six public logs the logarithm of a count lies 0.02 to 0.04 off a cubic in that of its
+        rank. A user has an item at most once, so counts are saturated.
         """
+        if self.law is None or self.users is None:
+            return self
         head = min(self.size, _SCATTERED)
-        level = np.minimum(
-            np.searchsorted(np.cumsum(self.multiplicities), np.arange(head), side="right"),
-            len(self.values) - 1,
-        )
-        scattered = self.values[level] * np.exp(_SCATTER * rng.standard_normal(head))
-        remaining = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
-        rest = np.flatnonzero(remaining > 0)
-        values = np.concatenate([np.rint(np.minimum(scattered, self._most)), self.values[rest]])
-        members = np.concatenate([np.ones(head, dtype=np.int64), remaining[rest]])
-        order = np.argsort(-values, kind="stable")
-        return Profile(
-            values[order], members[order], f"uneven: {self.description}", self.loads, self.users
-        )
-
-    def temper(self, power: float) -> Profile:
-        """A profile of the same sum with counts to a power, which multiplies a Zipf exponent."""
-        return self._with_my_sum(self.values**power, f"to the power {power:g}")
+        rest = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
+        members = np.concatenate([np.ones(head, dtype=np.int64), rest[rest > 0]])
+        ranks = np.cumsum(members) - (members - 1) / 2
+        logarithms = -self.law.exponent * (np.log(ranks) + _TAKEN_OFF * np.log1p(flat / ranks))
+        logarithms[:head] += _SCATTER * rng.standard_normal(head)
+        appeal = np.exp(logarithms - logarithms.max())
+        mean, chances = min(self.law.items_per_user, 0.999 * self.size), appeal
+        for _ in range(_STEPS):
+            missing = mean / float(chances @ members)
+            if abs(missing - 1) < _NEAR:
+                break
+            appeal *= missing
+            chances = -np.expm1(-appeal)
+        counts = self.users * chances
+        counts[:head] = np.rint(counts[:head])
+        order = np.argsort(-counts, kind="stable")
+        return Profile(counts[order], members[order], self.description, self.loads, self.users)
 
     def in_group(self, share: float) -> Profile:
         """The profile of a group with this share of the users, in whole users per item."""
@@ -377,32 +384,6 @@ class Profile:
             words,
             self.loads,
             users,
-            law=self.law,
-        )
-
-    @property
-    def _middles(self) -> Floats:
-        """Middle of the ranks that share a count, (levels,)."""
-        return np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
-
-    @property
-    def _most(self) -> float:
-        """Most users of an item."""
-        return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
-
-    def _with_my_sum(self, values: Floats, words: str) -> Profile:
-        """A copy with other values for the same levels, scaled to the same sum."""
-        factor = float(self.values @ self.multiplicities) / max(
-            float(values @ self.multiplicities), 1e-300
-        )
-        scaled = np.minimum(values * factor, self._most)
-        order = np.argsort(-scaled, kind="stable")
-        return Profile(
-            scaled[order],
-            self.multiplicities[order],
-            f"{words}: {self.description}",
-            self.loads,
-            self.users,
             law=self.law,
         )
 

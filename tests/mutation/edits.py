@@ -1482,6 +1482,9 @@ dpselect/plan/forecast.py
 dpselect/plan/horizon_plan.py
     dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
         by_period = tuple(recall.mean(axis=0).tolist()) => by_period = tuple(released.mean(axis=0).tolist())
+dpselect/plan/profile.py
+    dpselect/plan/test_profile.py::test_sampled_logs_keep_the_numbers_of_users_and_pairs
+        chances = -np.expm1(-appeal) => chances = appeal
 dpselect/plan/request.py
     laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure[9e-07]
         part = min(part, 1 / times) => part = part * 105 / 100

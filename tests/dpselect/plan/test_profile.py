@@ -100,18 +100,23 @@ def test_a_shape_keeps_its_counts_and_is_immutable() -> None:
         shape.values[0] = 5
 
 
-def test_other_shapes_keep_the_sum_of_users() -> None:
-    """Uneven counts scatter by 4 %; a flat head and a power of the law keep the sum."""
-    smooth = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
-    uneven, flat = smooth.scatter(np.random.default_rng(3)), smooth.flatten(30.0)
-    assert (np.diff(uneven.values) <= 0).all()
-    assert uneven.dense().sum() == pytest.approx(smooth.dense().sum(), rel=0.02)
-    assert flat.dense().sum() == pytest.approx(smooth.dense().sum(), rel=1e-9)
-    assert flat.values[0] / flat.values[19] < 0.5 * smooth.values[0] / smooth.values[19]
-    steep = Profile.zipf(1.0, 1000, 10**9)
-    power = steep.temper(0.6)
-    assert power.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
-    assert np.log(power.values[0] / power.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
+def test_sampled_logs_keep_the_numbers_of_users_and_pairs() -> None:
+    """Neither a flat head nor scatter changes the sum of counts or the exponent of the tail, and no
+    item has more users than there are.
+
+    Counts that were published are taken as they are.
+    """
+    law = Profile.zipf(1.0, 2000, 1000, items_per_user=50)
+    steep, flat = (law.sample_log(ranks, np.random.default_rng(3)) for ranks in (0.0, 200.0))
+    for log in (steep, flat):
+        assert (np.diff(log.values) <= 0).all()
+        assert log.dense().sum() == pytest.approx(50 * 1000, rel=0.005)
+        assert log.values[0] <= 1000
+    assert flat.values[0] < 0.3 * steep.values[0]
+    sparse = Profile.zipf(1.5, 2000, 10**9).sample_log(0.0, np.random.default_rng(3)).dense()
+    assert np.log(sparse[99] / sparse[999]) == pytest.approx(1.5 * np.log(10), rel=0.05)
+    published = Profile.of_counts([3, 2, 1], public=True)
+    assert published.sample_log(9.0, np.random.default_rng(3)) is published
 
 
 def test_public_log_profile_has_counts_and_items_per_user(tmp_path: Path) -> None:
