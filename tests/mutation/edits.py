@@ -1371,6 +1371,10 @@ dpselect/pate/data_dependent_privacy.py
         for step in (-1, 0, 1): => for step in (0,):
         behind_test(order, mechanism, counts.max(axis=1), @costs)
 dpselect/app/labeling/labeling.py
+    dpselect/app/labeling/test_labeling.py::test_no_file_of_labels_has_a_size_that_depends_on_the_draw
+        self.model_dump_json().ljust(length) => self.model_dump_json()
+        max(len("null"), most * len(f"{ballots.labels - 1},") + 1) + 1 => most * len(f"{ballots.labels - 1},") + 2
+        mechanism.most_released or ballots.labels => 1
     dpselect/app/labeling/test_labeling.py::test_a_job_is_begun_and_paid_once
         paid is not None and paid.state != "void" => paid is None
     dpselect/app/labeling/test_labeling.py::test_a_job_is_labeled_by_the_process_that_began_it
