@@ -66,6 +66,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             lambda: D.pate.label(np.zeros((3, 4)), output="x.npz", mechanism="gnmax", sigma=1.0),
             r"votes must name a .npz or .npy file, not be a ndarray. Write an array with numpy",
         ),
+        (lambda: dps.Profile.zipf(9, 9, 10**5000), "users=<huge> is more than"),
         (lambda: D.Session(3, "x"), "ledger must be an accounting.Ledger, not int. Open one"),
         (lambda: D.verify.worst_case(CURVE), "mechanism must be .* not BoundedRange. Pass"),
         (lambda: D.verify.worst_case(EM, candidates="x"), "candidates=<str> must be an"),

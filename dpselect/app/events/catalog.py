@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.address import mask
+from accounting.frozen import quote_setting
 from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,
@@ -228,7 +229,10 @@ def read_catalog(
     """
     options = ListOptions(**cast(Any, keywords))
     title = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
-    at, item_name = (str(name) if isinstance(name, int) else name for name in (column, item))
+    at, item_name = (
+        str(name) if isinstance(name, int) and is_writable(name) else name
+        for name in (column, item)
+    )
     labels = labels_in(source, at, item_name, options, title)
     if not labels:
         raise EventLogError(f"{title} holds no item, and must name at least one")
@@ -244,8 +248,8 @@ def labels_in(
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
             raise EventLogError(
-                f"column={column!r} needs a file with a header, and {title} is not named .csv or"
-                " .tsv. Rename it"
+                f"column={quote_setting(column)} needs a file with a header, and {title} is not"
+                " named .csv or .tsv. Rename it"
             )
         return _lines(path_of(file), options, title)
     with open_engine(tells=True) as engine:  # the list is public
