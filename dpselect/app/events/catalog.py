@@ -230,7 +230,7 @@ def read_catalog(
     options = ListOptions(**cast(Any, keywords))
     title = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
     at, item_name = (
-        str(name) if isinstance(name, int) and is_writable(name) else name
+        cast(Any, str(name) if isinstance(name, int) and is_writable(name) else name)
         for name in (column, item)
     )
     labels = labels_in(source, at, item_name, options, title)
