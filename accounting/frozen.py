@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from accounting.arguments import MOST_COUNT
+from accounting.arguments import MOST_COUNT, quote
 from accounting.errors import AccountingError
 
 _LONGEST = 60  # longest configuration value that an error quotes
@@ -212,18 +212,18 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
         field.description for name, field in cls.model_fields.items() if path in (name, field.alias)
     )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
-    return f"{cls.__name__}.{path}={_quote(detail['input'])} must be {rule}{remedy}"
+    return f"{cls.__name__}.{path}={quote_setting(detail['input'])} must be {rule}{remedy}"
 
 
-def _quote(value: object) -> str:
+def quote_setting(value: object) -> str:
     """Return a scalar as text, and only the type of anything larger.
 
     Scalars are configuration and may be quoted; anything larger could be data.
     """
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
         text = repr(value)
         return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    return f"<{type(value).__name__}>"
+    return quote(value)
 
 
 def _real(value: object) -> object:

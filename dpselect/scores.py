@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.arguments import check_integer
 from accounting.numbers import Floats, Integers
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.selection import Label, label_key
+from dpselect.selection import TOO_MANY_DIGITS, Label, is_writable, label_key
 from dpselect.sensitivity import Sensitivity
 
 Domain = Literal["public", "observed"]
@@ -586,6 +586,8 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
             "labels hold text that no encoding can write (a lone surrogate): repair it at the"
             " source"
         ) from None
+    if not all(is_writable(name) for name in names if isinstance(name, int)):
+        raise InvalidScores(f"labels hold an integer {TOO_MANY_DIGITS}")
     if len(set(names)) != size:
         raise InvalidScores(
             "labels must all be different: two candidates share a name. Add up their scores first"

@@ -41,6 +41,17 @@ def is_integer(label: Label) -> bool:
     return _DECIMAL.fullmatch(str(label)) is not None and -(2**63) <= int(label) < 2**64
 
 
+TOO_MANY_DIGITS = "with more digits than Python converts to text. Pass its label as text"
+
+
+def is_writable(label: int) -> bool:
+    """True if Python converts the label to text, which it does up to 4,300 digits by default."""
+    try:
+        return bool(str(label))
+    except ValueError:
+        return False
+
+
 def label_key(label: Label) -> tuple[bool, Label]:
     """Return a sort key that puts integers before text."""
     return isinstance(label, str), label

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, Self, TypedDict, get_args
 
-from accounting.arguments import check_integer
+from accounting.arguments import check_integer, quote
 from accounting.budget import Budget
 from accounting.cost import Cost
 from accounting.curves import Curve
@@ -343,7 +343,8 @@ def _expiry(seconds: float | None, now: datetime) -> str | None:
         or not 0 < seconds <= _LONGEST_WAIT
     ):
         raise InvalidEntry(
-            f"expires_in={seconds!r} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a year)"
+            f"expires_in={quote(seconds)} must be seconds above 0, at most {_LONGEST_WAIT:.0f} (a"
+            " year)"
         )
     try:
         return (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")

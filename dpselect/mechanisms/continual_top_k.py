@@ -518,7 +518,11 @@ class ContinualTopK(Mechanism):
             InvalidRequest: `confidence` is not in (0, 1).
         """
         check_intervals(confidence)
-        quantile = NormalDist().inv_cdf((1 + confidence) / 2)
+        return self._half_widths((1 - confidence) / 2)
+
+    def _half_widths(self, tail: float) -> Floats:
+        """Half-widths (periods,) that noise exceeds on one side with probability `tail`."""
+        quantile = -NormalDist().inv_cdf(tail)
         if self.counts is not None:
             return np.full(self.periods, self.counts.scale * quantile + _HALF)
         return self.deviations * quantile + self._rounding(self.strategy.estimator)
@@ -537,8 +541,8 @@ class ContinualTopK(Mechanism):
         check_integer(
             "period", period, "the number of a period", most=self.periods, error=InvalidRequest
         )
-        alone = 1 - (1 - confidence) / (self.periods * among)
-        return float(self.margins(alone)[period - 1])
+        tail = (1 - confidence) / 2 / (self.periods * among)
+        return float(self._half_widths(tail)[period - 1])
 
     def thresholds(self, periods: slice = slice(None)) -> Floats:
         """Thresholds (periods,) of noisy scores to discover an item, in weights, rounded up.

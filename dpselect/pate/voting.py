@@ -340,7 +340,7 @@ class StableVoting(Vote):
         noise=RHO,
         failure="failure_delta",
         ordered=False,
-        most="labels",
+        most=lambda vote: vote.labels if vote.kbar is None else vote.kbar,
         domain="public",
         zeros=True,
     )

@@ -100,6 +100,7 @@ def default_choice(
     norm: Norm | None = None,
     groups: Grouping | None = None,
     whole: Budget | None = None,
+    held: bool = False,
 ) -> Choice:
     """The mechanism that finds most of the top k of counts on many logs, and the clip for reading.
 
@@ -113,6 +114,7 @@ def default_choice(
         norm: norm of a stated clip; None: l1 for a pure budget, l2 otherwise.
         groups: the groups with a release each.
         whole: the budget of the dataset to charge, if there is one.
+        held: True if the scores stay in an engine, where no race can be run on a public list.
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a
@@ -127,7 +129,7 @@ def default_choice(
         )
     if clip is not None and request.counts is not None and not request.recounted:
         raise InvalidRequest(WHOLE_COUNTS)
-    rule = _Rule.from_request(budget, request, max_items_per_user, groups, whole)
+    rule = _Rule.from_request(budget, request, max_items_per_user, groups, whole, held)
     return rule.complete(rule.choice() if clip is None else rule.clipped_vector(clip, norm))
 
 
@@ -176,6 +178,7 @@ class _Rule:
             Gaussian noise has no finite cost.
         every: the charge for a mechanism of each group; None if they are one table of cells alone,
             or there are none.
+        held: as for `default_choice`.
     """
 
     budget: Budget
@@ -184,6 +187,7 @@ class _Rule:
     pure: bool
     groups: Grouping | None
     every: EveryGroup | None
+    held: bool
 
     @classmethod
     def from_request(
@@ -193,6 +197,7 @@ class _Rule:
         limit: int | None,
         groups: Grouping | None,
         whole: Budget | None,
+        held: bool = False,
     ) -> Self:
         """The facts of a request. `whole` is the budget of the dataset to charge."""
         pure = budget.form == "pure" or (whole is not None and whole.measure.is_pure)
@@ -203,6 +208,7 @@ class _Rule:
             pure,
             groups,
             None if groups is None else groups.every(budget, request),
+            held,
         )
 
     @property
@@ -255,6 +261,7 @@ class _Rule:
             and self.noise == "gaussian"
             and not self.pure
             and self.every is None
+            and not (self.held and request.candidates is not None)
         ):
             return self._race()
         wide = request.min_users is not None and self.noise == "gaussian" and self.every is None

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting.address import mask
-from accounting.frozen import Count, Frozen, Real
+from accounting.frozen import Count, Frozen, Real, quote_setting
 from accounting.numbers import Floats, Integers
 from accounting.relations import Relation
 from dpselect.errors import InvalidRequest
@@ -236,11 +236,13 @@ class Profile:
         for name, value in (("items", items), ("users", users)):
             _require_count(name, value)
         if users > MOST_USERS:
-            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}. Plan for fewer")
+            raise InvalidRequest(
+                f"users={quote_setting(users)} is more than {MOST_USERS:,}. Plan for fewer"
+            )
         if items > _MOST_ITEMS:
             raise InvalidRequest(
-                f"items={items} is more than {_MOST_ITEMS:,}. Plan for fewer; items far down the"
-                " ranking matter little"
+                f"items={quote_setting(items)} is more than {_MOST_ITEMS:,}. Plan for fewer;"
+                " items far down the ranking matter little"
             )
         loads = _loads(items_per_user)
         # A mean below 1 says that not every user has an item; those that have one have one.
@@ -473,16 +475,16 @@ def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(
         for size, amount in items_per_user.items():
             if not _is_count(size):
                 raise InvalidRequest(
-                    f"items_per_user: {size!r} must be an integer >= 1, a number of items that"
-                    " users have"
+                    f"items_per_user: {quote_setting(size)} must be an integer >= 1, a number of"
+                    " items that users have"
                 )
             if (
                 not isinstance(amount, int | float | np.integer | np.floating)
                 or not 0 <= amount < np.inf
             ):
                 raise InvalidRequest(
-                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many"
-                    " users have that many"
+                    f"items_per_user[{size}]={quote_setting(amount)} must be a finite number >= 0:"
+                    " how many users have that many"
                 )
         sizes = np.array(sorted(items_per_user), dtype=np.float64)
         amounts = np.array([float(items_per_user[int(size)]) for size in sizes])
@@ -499,7 +501,7 @@ def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(
 
 def _require_count(name: str, value: object) -> None:
     if not _is_count(value):
-        raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
+        raise InvalidRequest(f"{name}={quote_setting(value)} must be an integer >= 1")
 
 
 def _require_number(
@@ -510,7 +512,7 @@ def _require_number(
         or not isinstance(value, int | float | np.integer | np.floating)
         or not low <= value <= high
     ):
-        raise InvalidRequest(f"{name}={value!r} must be {rule}")
+        raise InvalidRequest(f"{name}={quote_setting(value)} must be {rule}")
 
 
 def _check_counts(counts: ArrayLike) -> Floats:

@@ -37,6 +37,7 @@ TWICE = dps.DiscoverThenSelect(
 )
 SERIES: Any = dps.ContinualTopK.fitted(BUDGET, k=2, periods=4)
 TABLE: Any = TWICE.discovery
+LOG, WHO = {"who": [1], "where": [1]}, {"user": "who", "item": "where"}
 
 # By the error that they raise: what is called, and the words that name field, rule and remedy.
 CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
@@ -65,6 +66,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             lambda: D.pate.label(np.zeros((3, 4)), output="x.npz", mechanism="gnmax", sigma=1.0),
             r"votes must name a .npz or .npy file, not be a ndarray. Write an array with numpy",
         ),
+        (lambda: dps.Profile.zipf(9, 9, 10**5000), "users=<huge> is more than"),
         (lambda: D.Session(3, "x"), "ledger must be an accounting.Ledger, not int. Open one"),
         (lambda: D.verify.worst_case(CURVE), "mechanism must be .* not BoundedRange. Pass"),
         (lambda: D.verify.worst_case(EM, candidates="x"), "candidates=<str> must be an"),
@@ -101,7 +103,15 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             "<str> is not a mechanism. Pass one",
         ),
     ],
+    dps.errors.EventLogError: [
+        (lambda: D.topk(LOG, k=1, epsilon=1.0, domain=[1, 10**5000], **WHO), "domain holds an int"),
+        (lambda: D.topk(LOG, k=1, epsilon=1.0, domain=[(1, -(10**5000))], **WHO), "Pass its label"),
+    ],
     dps.errors.InvalidScores: [
+        (
+            lambda: dps.Scores([1], sensitivity=dps.Sensitivity(), labels=[10**5000]),
+            "labels hold an integer with more digits than .* Pass its label as text",
+        ),
         (
             lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
             "labels must be a sequence of names, one per score, not int",

@@ -857,6 +857,14 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
         assert (cell(group, item), parts_of(written)) == (written, (group, item))
 
 
+@pytest.mark.parametrize("among", [10**12, 10**18])
+def test_margins_of_very_many_values_are_those_of_their_tail(among: int) -> None:
+    """A union bound over more values than floats have steps below 1."""
+    mechanism = of("period", None, periods=9).model_copy(update={"counts": COUNTS_OF_3})
+    tail = 0.05 / 2 / (9 * among)
+    assert mechanism.margin(7, among) == pytest.approx(COUNTS_OF_3.scale * norm.isf(tail) + 0.5)
+
+
 def test_noise_exceeds_margins_with_the_stated_probability() -> None:
     """T10: the noise of a score or a count exceeds its margin with chance 1 - confidence, no less
     and hardly more.

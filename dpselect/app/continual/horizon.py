@@ -20,6 +20,7 @@ import numpy as np
 from accounting import AccountingError, Ledger, zero
 from accounting.address import mask
 from accounting.files import require_new
+from accounting.frozen import quote_setting
 from accounting.ledger import ChargeOptions, ClaimConflict, Dataset, Receipt
 from accounting.numbers import Floats, Integers
 from dpselect.app.continual.state import Closed, Events, Meta, State
@@ -429,7 +430,8 @@ class Horizon:
             or not 1 <= period <= last
         ):
             raise InvalidRequest(
-                f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon"
+                f"period={quote_setting(period)} must be an integer from 1 to {last}, the"
+                " periods of the horizon"
             )
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
         result = (

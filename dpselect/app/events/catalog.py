@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.address import mask
+from accounting.frozen import quote_setting
 from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,
@@ -39,7 +40,7 @@ from dpselect.app.events.sources.formats import (
     workbook,
 )
 from dpselect.errors import EventLogError
-from dpselect.selection import Label
+from dpselect.selection import TOO_MANY_DIGITS, Label, is_writable
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # First lines of a one-column file that name the column rather than an item.
@@ -161,6 +162,8 @@ def _plain(name: object, title: str) -> Label:
         raise EventLogError(
             f"{title} holds {value!r}, a {type(value).__name__}: labels must be int or str"
         )
+    if isinstance(value, int) and not is_writable(value):
+        raise EventLogError(f"{title} holds an integer {TOO_MANY_DIGITS}")
     if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
         raise EventLogError(
             f"{title} holds {value!r}, in which half of a character is missing. Correct the label"
@@ -226,7 +229,10 @@ def read_catalog(
     """
     options = ListOptions(**cast(Any, keywords))
     title = f"catalog {mask(source)}" if isinstance(source, str | os.PathLike) else "the catalog"
-    at, item_name = (str(name) if isinstance(name, int) else name for name in (column, item))
+    at, item_name = (
+        cast(Any, str(name) if isinstance(name, int) and is_writable(name) else name)
+        for name in (column, item)
+    )
     labels = labels_in(source, at, item_name, options, title)
     if not labels:
         raise EventLogError(f"{title} holds no item, and must name at least one")
@@ -242,8 +248,8 @@ def labels_in(
     if file is not None and _has_one_per_line(file, options):
         if column is not None:
             raise EventLogError(
-                f"column={column!r} needs a file with a header, and {title} is not named .csv or"
-                " .tsv. Rename it"
+                f"column={quote_setting(column)} needs a file with a header, and {title} is not"
+                " named .csv or .tsv. Rename it"
             )
         return _lines(path_of(file), options, title)
     with open_engine(tells=True) as engine:  # the list is public
@@ -299,19 +305,18 @@ def _lines(source: Path, options: FileOptions, title: str) -> list[str]:
     try:
         with temporary_folder() as folder:
             text = plain(source, folder / "catalog", options.encoding).read_text(encoding="utf-8")
-            labels = [
-                label
-                for label in text.split("\n")
-                if label not in (*options.missing, *options.null)
-            ]
-            return [
-                label
-                for label in (normalize_label(label, options.normalize) for label in labels)
-                if label
-            ]
     except UnicodeDecodeError:
-        failure = f"{title} {not_encoded()}"
-    raise EventLogError(failure)
+        text = None
+    if text is None and format_of(source, options.format) is not None:
+        raise EventLogError(f"{title} {not_encoded()}")
+    if text is None or "\0" in text:
+        raise EventLogError(
+            f"{title} is not a list of one label per line in UTF-8, and no format that is read has"
+            f" names in {inner_suffix(source)!r}. Convert it to Parquet, CSV or such a list"
+        )
+    labels = [label for label in text.split("\n") if label not in (*options.missing, *options.null)]
+    normalized = (normalize_label(label, options.normalize) for label in labels)
+    return [label for label in normalized if label]
 
 
 def _column(

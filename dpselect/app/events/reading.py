@@ -14,6 +14,7 @@ from typing import Any, Self, final
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import quote
+from accounting.frozen import quote_setting
 from dpselect.app.events.catalog import (
     Labels,
     ListOptions,
@@ -184,8 +185,8 @@ class Reading(FileOptions):
             type(self.buckets) is not int or not 1 <= self.buckets <= _MOST_BUCKETS
         ):
             raise EventLogError(
-                f"buckets={self.buckets!r} must be a whole number from 1 to {_MOST_BUCKETS}, or"
-                " None to choose by size"
+                f"buckets={quote_setting(self.buckets)} must be a whole number from 1 to"
+                f" {_MOST_BUCKETS}, or None to choose by size"
             )
         Engine.require_memory(self.memory_limit)
         if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):

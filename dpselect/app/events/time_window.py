@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, Self, final, get_args
 from zoneinfo import ZoneInfo
 
+from accounting.frozen import quote_setting
 from dpselect.app.events.dialect import Dialect, matches
 from dpselect.errors import DpSelectError, EventLogError, InvalidRequest
 
@@ -216,7 +217,7 @@ def _moment(
         parsed = datetime(parsed.year, parsed.month, parsed.day)
     if not isinstance(parsed, datetime):
         raise error(
-            f"{field}={moment!r} is not a date or time. Write it as '2024-07-14' or"
+            f"{field}={quote_setting(moment)} is not a date or time. Write it as '2024-07-14' or"
             " '2024-07-14T08:00+02:00'"
         )
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=zone)

@@ -82,8 +82,9 @@ class _JobFile(BaseModel):
     version: Literal[3] = 3
     state: str
 
-    def seal(self) -> bytes:
-        text = self.model_dump_json()
+    def seal(self, length: int = 0) -> bytes:
+        """Return the bytes of the file, with spaces up to so many characters of content."""
+        text = self.model_dump_json().ljust(length)
         return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
 
     @classmethod
@@ -197,6 +198,14 @@ class Labeling:
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
         self.session, self.mechanism, self.ballots = (session, ballots.complete(mechanism), ballots)
+        # A draw that no file can hold would be drawn again, so all have the size of the longest.
+        most = mechanism.most_released or ballots.labels
+        self._widest = max(len("null"), most * len(f"{ballots.labels - 1},") + 1) + 1
+        if min(batch_size, ballots.rounds) * self._widest > _LONGEST - 2**10:
+            raise InvalidRequest(
+                f"batch_size={batch_size} makes files of more than {_LONGEST:,} bytes. State at"
+                f" most {(_LONGEST - 2**10) // self._widest}"
+            )
         self.folder, self.key, self.batch_size, self.pay = folder, key, batch_size, pay
         self.answers, self.stopped, self.state = [], None, ""
         # a fork does not have the lock of the folder, and its drafts have the same names
@@ -499,8 +508,10 @@ class Labeling:
             draw=uuid.uuid4().hex,
             answers=answers,
         )
+        empty = record.model_copy(update={"answers": []}).model_dump_json()
+        length = len(empty) + len(answers) * self._widest
         try:
-            write_draft(_draft(self._path(batch)), sealed := record.seal())
+            write_draft(_draft(self._path(batch)), sealed := record.seal(length))
         except OSError as error:
             raise OutputError(
                 f"{mask(self.folder)} cannot be written ({error.strerror}). The batch is charged"

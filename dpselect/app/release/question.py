@@ -134,6 +134,12 @@ class Question:
         return isinstance(self.reading.value_clip, tuple) and self.reading.value_clip[0] < 0
 
     @property
+    def held(self) -> bool:
+        """True if the scores stay in the engine. Sums that may be negative, and groups, do not."""
+        engine, apart = self.spec.engine, self.signed or self.reading.group is not None
+        return engine != "memory" and not (engine == "spark" and apart)
+
+    @property
     def tabled(self) -> bool:
         """True if groups may be read as a table of cells: counts of users, in this process."""
         reading = self.reading
@@ -320,7 +326,9 @@ def _choose(question: Question, whole: Budget | None) -> Choice:
     if spec.mechanism is None and question.clippable:
         norm = None if clip is None else _norm(question)
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": norm}
-        return default_choice(question.budget, request, **bounds, groups=groups, whole=whole)
+        return default_choice(
+            question.budget, request, **bounds, groups=groups, whole=whole, held=question.held
+        )
     adjusted, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None

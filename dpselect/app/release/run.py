@@ -620,10 +620,6 @@ def _read(
         look["max_groups_per_user"] = None  # one norm holds over all groups
     if choice.max_items_per_user is not None and question.spec.salt is not None:
         look["salt"] = question.spec.salt  # of a bound that the default brings, too
-    # Sums that may be negative, and groups, come to this process.
-    in_memory = question.spec.engine == "memory" or (
-        question.spec.engine == "spark" and (question.signed or question.reading.group is not None)
-    )
     source, reading = _source(question, log)
     twice = (
         choice.again is not None
@@ -633,8 +629,8 @@ def _read(
     counts: EventCounts | GroupCounts | HeldCounts
     if choice.cells or (twice and reading.group is None):
         pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
-        counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
-    elif in_memory:
+        counts = stack.enter_context(pairs.hold(**look)) if question.held else pairs.read(**look)
+    elif not question.held:
         counts = events.read(source, reading.model_copy(update=look), progress=progress)
     else:
         counts = stack.enter_context(

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, fi
 
 from accounting.address import Address, hide_password, hide_passwords
 from accounting.errors import locate_errors
-from accounting.frozen import Frozen, PlainType, plain
+from accounting.frozen import Frozen, PlainType, plain, quote_setting
 from dpselect.errors import InvalidRequest
 
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
@@ -138,13 +138,7 @@ class Spec(Frozen):
         ]
         # of a number, or a word
         rule = " or ".join(text.removeprefix("Input should be ") for text in (rule, *matching))
-        value = detail["input"]
-        shown_value = (
-            repr(value)[:60]
-            if isinstance(value, bool | int | float | str)
-            else f"<{type(value).__name__}>"
-        )
-        raise cls.error_class(f"{name}={shown_value} must be {rule} ({words})")
+        raise cls.error_class(f"{name}={quote_setting(detail['input'])} must be {rule} ({words})")
 
     @field_validator("*", mode="wrap")
     @classmethod

@@ -18,7 +18,7 @@ from dpselect.app.spec import Spec
 
 pytestmark = pytest.mark.usefixtures("shared_database")
 
-WRONG = (object(), [object()], float("nan"), -1, "?\0")
+WRONG = (object(), [object()], float("nan"), -1, "?\0", 10**5000, (10**5000, "a"))
 # Fields that go together: the first is named.
 FIRST = {"value_clip": "value", "rho": "epsilon", "sampling_rate": "noise_multiplier"}
 

@@ -152,7 +152,7 @@ def test_the_rule_asks_nothing_of_a_log() -> None:
     the log, it is the same.
     """
     assert set(inspect.signature(default_choice).parameters) == {
-        *("budget", "request", "max_items_per_user", "clip", "norm", "groups", "whole")
+        *("budget", "request", "max_items_per_user", "clip", "norm", "groups", "whole", "held")
     }
     asked: Any = {"user": "u", "item": "i", "k": 2, "epsilon": 1.0, "delta": 1e-6}
     logs = [

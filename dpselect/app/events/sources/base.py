@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from accounting.address import mask
+from accounting.frozen import quote_setting
 from dpselect.app.events.dialect import EMBEDDED
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.not_pickled import NotPickled
@@ -123,9 +124,10 @@ class RoleColumns:
         by_role |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
         columns = {role: column for role in SHORT if (column := by_role.get(role)) is not None}
         for field, column in columns.items():
-            if type(column) not in (str, int):
+            if type(column) not in (str, int) or (isinstance(column, int) and column >= 2**31):
                 raise EventLogError(
-                    f"{field}={column!r} is not a column. Give its name, or its number from 1"
+                    f"{field}={quote_setting(column)} is not a column. Give its name, or its"
+                    " number from 1"
                 )
         for first, second in itertools.combinations(columns, 2):
             if columns[first] == columns[second]:

@@ -193,6 +193,17 @@ def test_read_catalog(
     assert events.read_catalog(path, column, item="place") == labels
 
 
+@pytest.mark.parametrize("data", [b"ORC\n\xff\xfe", b"ORC\n\0a"])
+def test_a_catalog_in_a_format_that_is_not_read_is_refused_by_its_name(
+    tmp_path: Path, data: bytes
+) -> None:
+    """No label is made up from its bytes, and no other encoding is the remedy."""
+    path = tmp_path / "items.orc"
+    path.write_bytes(data)
+    with pytest.raises(EventLogError, match=r"no format that is read has names in '\.orc'"):
+        events.read_catalog(path)
+
+
 @pytest.mark.parametrize("kind", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
 def test_catalog_table_is_read_by_its_label_column(kind: Any) -> None:
     """It is read like a file, and never taken for a list of the names of its columns."""

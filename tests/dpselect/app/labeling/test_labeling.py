@@ -95,6 +95,32 @@ def _assert_paid(payer: dps.Session, done: Labeling) -> None:
     assert payer.ledger.verify().ok
 
 
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        pate.ConfidentGNMax(threshold=12.0, sigma_threshold=6.0, sigma=9.0, labels=12),
+        MECHANISM,
+        pate.StableVoting(rho=0.07, failure_delta=1e-4, labels=12, kbar=3),
+        pate.BinaryVoting(sigma=30.0, labels=12, unit="record"),
+    ],
+)
+def test_no_file_of_labels_has_a_size_that_depends_on_the_draw(
+    tmp_path: Path, mechanism: Any
+) -> None:
+    """A limit of bytes that one draw passes and another does not would pay for the best of many."""
+    counts = np.random.default_rng(4).multinomial(60, [1 / mechanism.labels] * mechanism.labels, 5)
+    counts[0] = [0] * (mechanism.labels - 2) + [30, 30]
+    payer = _payer(tmp_path / "l.db", acc.Budget(rho=100.0, delta=0.1))
+    drawn, sizes = set(), set()
+    for turn in range(9):
+        folder, ballots = tmp_path / str(turn), pate.Ballots(counts, teachers=60)
+        done = _run(folder, payer, mechanism=mechanism, ballots=ballots, key=f"j{turn}")
+        drawn.add(len(str(done.answers)))
+        sizes.add((folder / "batch-000000.json").stat().st_size)
+    assert len(drawn) > 1
+    assert len(sizes) == 1
+
+
 def test_a_job_costs_each_round_once(
     tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,24 @@ def test_invalid_topk_keywords_are_refused(
         dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
 
 
+@pytest.mark.parametrize("engine", ["memory", "duckdb"])
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize(
+    ("relation", "k", "epsilon"), [("replace_one", 1, 1.0), ("add_remove", 20, 1e6)]
+)
+def test_the_default_is_a_mechanism_that_the_engine_can_run(
+    relation: Any, k: int, epsilon: float, counts: bool, engine: Any
+) -> None:
+    """Counts that stay in the engine allow no race on a public list, so one vector is drawn."""
+    asked = {**ASK, "k": k, "epsilon": epsilon, "delta": 1e-6, "relation": relation}
+    released = dps.topk(
+        LOG, **asked, domain=[*"abc", *range(30)], with_counts=counts, engine=engine
+    )
+    mechanism: Any = released.mechanism.mechanism if counts else released.mechanism  # type: ignore[attr-defined]
+    assert len(released.items) == k
+    assert mechanism.kind == ("racing_top_k" if engine == "memory" else "oneshot_top_k")
+
+
 def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
     """The default keeps a part of a heavy user's items by the stated salt, and prints it."""
     rows = [(user, f"i{item}") for user in range(30) for item in range(310 if user < 3 else 40)]
