@@ -586,7 +586,8 @@ def _labels(labels: Sequence[Label] | NDArray[np.generic], size: int) -> tuple[L
             "labels hold text that no encoding can write (a lone surrogate): repair it at the"
             " source"
         ) from None
-    if not all(is_writable(name) for name in names if isinstance(name, int)):
+    integers = (name for name in names if isinstance(name, int))
+    if not is_writable(max(integers, key=abs, default=0)):
         raise InvalidScores(f"labels hold an integer {TOO_MANY_DIGITS}")
     if len(set(names)) != size:
         raise InvalidScores(
