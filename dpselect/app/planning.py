@@ -27,6 +27,7 @@ from dpselect.app.release.preview import (
 from dpselect.app.release.question import Question, choose, request_of
 from dpselect.app.spec import FileFields, PlanSpec, TopKSpec
 from dpselect.app.spec.base import takes_fields_of
+from dpselect.app.spec.plan_spec import ShapeFields
 from dpselect.app.spec.shared_fields import open_ledger
 from dpselect.app.spec.topk_spec import ReleaseFields
 from dpselect.errors import InvalidRequest
@@ -135,17 +136,7 @@ def plan(
                 " looks at private data leaks them. Use Profile.zipf, or Profile.of_counts(...,"
                 " public=True) for counts that were published or made up"
             )
-        of_shape = (
-            "shape",
-            "items",
-            "users",
-            "items_per_user",
-            "column",
-            "user",
-            "item",
-            "log",
-            "public",
-        )
+        of_shape = (*ShapeFields.__annotations__, "user", "item")
         if repeated := spec.stated_values(*of_shape) | file_options(spec):
             raise InvalidRequest(
                 f"profile= says what {next(iter(repeated))}= says. Leave one of them out"
@@ -374,8 +365,11 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
         raise InvalidRequest(
             "a series needs epsilon= and delta=, as continual run does. State both"
         ).at("delta")
-    groups, mechanism = groups_of(spec), _fit_series(spec, profile, budget)
-    return plan_horizon(budget, mechanism, profile, groups=groups, seed=spec.seed or 0)
+    mechanism, (whole, payer) = _fit_series(spec, profile, budget), _payer(spec, budget)
+    if whole is not None and not _how_many(whole, mechanism.curve):
+        payer += ". Its whole budget does not cover the series. Ask for less"
+    about: dict[str, Any] = {"groups": groups_of(spec), "payer": payer, "seed": spec.seed or 0}
+    return plan_horizon(budget, mechanism, profile, **about)
 
 
 def _fit_series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> ContinualTopK:

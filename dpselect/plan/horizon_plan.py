@@ -47,6 +47,7 @@ class HorizonPlan(Plan):
         by_group: expected numbers of items of each group, on average over periods.
         profile: the profile of the simulation, in words.
         groups: groups with a release each; None for the log as a whole.
+        payer: the dataset of a ledger that will be charged, in words; "" without a ledger.
     """
 
     budget: Budget
@@ -56,6 +57,7 @@ class HorizonPlan(Plan):
     by_group: tuple[GroupForecast, ...]
     profile: str
     groups: Groups | None = None
+    payer: str = ""
 
     @property
     def headline(self) -> str:
@@ -84,6 +86,7 @@ class HorizonPlan(Plan):
                 ),
                 ("cost", f"epsilon {limit} at delta {delta} for all periods together"),
                 ("risk", Risk.from_curve(mechanism.curve).in_words(mechanism.relation)),
+                *([("ledger", self.payer)] if self.payer else []),
                 ("profile", f"{self.profile}, spread evenly over all periods"),
             ],
         )
@@ -115,6 +118,7 @@ def plan_horizon(
     profile: Profile,
     *,
     groups: Groups | None = None,
+    payer: str = "",
     seed: int = 0,
 ) -> HorizonPlan:
     """Forecast a series for data with a profile. Nothing private is read.
@@ -128,6 +132,7 @@ def plan_horizon(
         mechanism: mechanism fitted to the budget.
         profile: description of the data of all periods.
         groups: groups with a release each; None for the log as a whole.
+        payer: the dataset that will be charged, in words.
         seed: seed of the simulation.
 
     Raises:
@@ -160,7 +165,7 @@ def plan_horizon(
     )
     by_period = tuple(recall.mean(axis=0).tolist())
     words = profile.description
-    return HorizonPlan(budget, mechanism, expected, by_period, by_group, words, groups)
+    return HorizonPlan(budget, mechanism, expected, by_period, by_group, words, groups, payer)
 
 
 @final

@@ -1437,6 +1437,8 @@ dpselect/app/planning.py
         lambda kind: choose(question(kind), whole) => lambda kind: choose(question(kind), None)
     dpselect/plan/test_horizon_plan.py::test_a_plan_recommends_what_continual_run_runs
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells), => users=HorizonClip(),
+    dpselect/plan/test_horizon_plan.py::test_a_plan_says_whether_the_ledger_covers_the_series
+        not _how_many(whole, mechanism.curve) => _how_many(whole, mechanism.curve)
 dpselect/plan/default.py
     dpselect/app/release/test_topk.py::test_the_default_is_a_mechanism_that_the_engine_can_run[replace_one-1-1.0-False-duckdb]
         and not (self.held and request.candidates is not None) =>

@@ -338,7 +338,7 @@ class PlanKeywords(
     this the file is refused, because a plan shows figures of the votes, and no ledger is charged
     for them."""
     ledger: str | Ledger | None
-    """Ledger to charge later, for each release by itself."""
+    """Ledger to charge later."""
     dataset: str | None
     """Dataset to charge later."""
     user: Column | Sequence[Column] | None

@@ -17,7 +17,6 @@ from dpselect.app.spec.shared_fields import (
     BudgetFields,
     FileFields,
     ForecastFields,
-    PayerFields,
     columns_of,
 )
 from dpselect.app.spec.topk_spec import ChoiceFields, size_of
@@ -39,8 +38,8 @@ _SHAPE, _NEEDS, _VOTES = (
 )
 
 
-class ProfileFields(ForecastFields):
-    """Options that describe the data by public facts."""
+class ShapeFields(ForecastFields):
+    """Options that describe the popularity of items by public facts."""
 
     shape: str | None = option(
         "Description of the data: zipf:EXPONENT, uniform, a file of public counts or, with"
@@ -69,6 +68,11 @@ class ProfileFields(ForecastFields):
         flags="--public --i-declare-public",
         place=7,
     )
+
+
+class ProfileFields(ShapeFields):
+    """Options that describe the data by public facts."""
+
     unknown_domain: Flag | None = option(
         "State that there is no public catalog of items, or that there is one. Default: there"
         " is one.",
@@ -205,7 +209,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         "Privacy",
     )
     ledger: SkipValidation[str | Ledger | None] = option(
-        "Ledger to charge later, for each release by itself.", _NEEDS, metavar="URL"
+        "Ledger to charge later.", _NEEDS, metavar="URL"
     )
     dataset: str | None = option("Dataset to charge later.", _NEEDS)
     user: SkipValidation[Column | Sequence[Column] | None] = option(
@@ -328,7 +332,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
         if file.get("mechanism") is not None and file.get("max_items_per_user") == GENEROUS:
             excluded |= {"max_items_per_user"}
         if overrides.get("shape") is not None:  # nothing of another shape may stay
-            excluded |= {"shape", "items", "users", "items_per_user", "column", "log", "public"}
+            excluded |= ShapeFields.__annotations__.keys()
         elif overrides.get("column") is not None:  # what was declared is another column
             excluded |= {"public"}
         if not file.get("log") or excluded & {"log"}:  # columns of what topk reads
@@ -355,7 +359,7 @@ _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": Votes
 _TAKES: Mapping[Way, Collection[str]] = {
     "periods": {
         *{**OverTimeFields.model_fields, **ProfileFields.model_fields},
-        *ContinualSpec.model_fields.keys() - PayerFields.model_fields.keys(),
+        *ContinualSpec.model_fields,
         "seed",
     },
     "pate": {*VotesFields.model_fields, *BudgetFields.model_fields, "releases", "seed"},

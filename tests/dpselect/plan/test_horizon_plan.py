@@ -4,6 +4,7 @@ finds.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,16 @@ def test_infeasible_horizon_simulations_are_refused() -> None:
         dps.plan(BUDGET, 101, profile=SHAPE, periods=3)
     with pytest.raises(InvalidRequest, match="items=100,000 in 1,000 periods are too many"):
         dps.plan(BUDGET, 3, shape="zipf:1", items=100_000, users=1000, periods=1000)
+
+
+@pytest.mark.parametrize(("epsilon", "covers"), [(2.0, True), (0.5, False)])
+def test_a_plan_says_whether_the_ledger_covers_the_series(
+    epsilon: float, covers: bool, tmp_path: Path
+) -> None:
+    """The dataset's whole budget pays once for all periods, or not at all."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
+        ledger.create_dataset("shop", acc.Budget(epsilon=epsilon, delta=1e-5), "add_remove")
+        planned = dps.plan(BUDGET, 3, profile=SHAPE, periods=2, ledger=ledger, dataset="shop")
+    said = str(planned)
+    assert "dataset 'shop' is charged" in said
+    assert ("does not cover the series" in " ".join(said.split())) != covers
