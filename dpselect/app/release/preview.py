@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 from accounting import AccountingError, Budget
 from accounting.wording import format_number, printable
 from dpselect.app.release.question import Question, choose
-from dpselect.mechanisms.continual_top_k import ContinualTopK
 from dpselect.plan.default import Choice
 from dpselect.plan.forecast import Forecaster, GroupForecast
 from dpselect.plan.profile import Groups, Profile
+
+if TYPE_CHECKING:
+    from dpselect.mechanisms.continual_top_k import ContinualTopK
 
 _DRAWS, _FEWER = 12, 4  # simulated releases of the question, and of each other one
 _FOURFOLD = 4  # the larger budget that a dry run compares
