@@ -172,15 +172,17 @@ class _CollectingServer:
     def pytest_load_initial_conftests(self, args: list[str]) -> None:
         gc.freeze()
         print("ready", flush=True)
-        collected, (here, there) = (), socket.socketpair()
+        collected, child, (here, there) = (), 0, socket.socketpair()
         lines = here.makefile("rw")
         for line in sys.stdin:
             request = _Request.read(line)
             wanted = (*request.options, request.tests.partition("::")[0])
             if wanted != collected:
                 lines.close(), here.close()  # before a fork, which would keep them open
+                if child:
+                    os.waitpid(child, 0)
                 here, there = socket.socketpair()
-                if os.fork() == 0:
+                if (child := os.fork()) == 0:
                     here.close()
                     request.write_here()
                     self._lines = there.makefile("rw")
@@ -193,6 +195,9 @@ class _CollectingServer:
             if not status:  # of a file that cannot be collected
                 collected = ()
             print(status.strip() or UNSEEN, flush=True)
+        lines.close(), here.close()
+        if child:
+            os.waitpid(child, 0)
         os._exit(0)
 
     @pytest.hookimpl(tryfirst=True)
