@@ -275,9 +275,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """With --order-seed, the files in any order, and in any order the tests of each.
 
     Not all tests in any order: what a module makes once for its tests would be made again for
-    nearly every one of them, or for cases of one name that are marked `beside`. The tests on Spark
-    come first, because idle workers take tests from the end of a queue: so one worker runs all of
-    them, and one Java machine starts.
+    nearly every one of them. The tests on Spark come first, because idle workers take tests from
+    the end of a queue: so one worker runs all of them, and one Java machine starts.
     """
     if config.getoption("order_seed") is not None:
         shuffled, files = (
@@ -286,13 +285,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         )
         place = dict(zip(files, shuffled.sample(range(len(files)), len(files)), strict=True))
         shuffled.shuffle(items)
-        items.sort(
-            key=lambda item: (
-                item.path.name != "test_spark.py",
-                place[item.path],
-                *(mark.args for mark in item.iter_markers("beside")),
-            )
-        )
+        items.sort(key=lambda item: (item.path.name != "test_spark.py", place[item.path]))
 
 
 def pytest_sessionstart() -> None:

@@ -9,13 +9,11 @@ import importlib
 import os
 import pkgutil
 import re
-import socket
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import NamedTuple, Self
 
 import pytest
 
@@ -118,125 +116,52 @@ _THEIRS = (
 )
 
 
-class _Request(NamedTuple):
-    """An edited file, the file before, tests, the file for what they write, and options."""
-
-    file: str
-    was: str
-    tests: str
-    said: str
-    options: tuple[str, ...]
-
-    @classmethod
-    def read(cls, line: str) -> Self:
-        """The request of a line."""
-        file, was, tests, said, *options = line.rstrip("\n").split("\t")
-        return cls(file, was, tests, said, tuple(options))
-
-    def write_here(self) -> None:
-        """Let this process write to the request's file."""
-        sys.stdout.flush()
-        written = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(written, 1), os.dup2(written, 2)
-
-
 class _Server:
     """A plugin of a pytest that has loaded all but the tests: each line of input is a fork of it.
 
-    The status that the tests of a line end with is printed.
+    A line names an edited file, the file before, tests, where they write, and options. The status
+    that the tests end with is printed.
     """
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_load_initial_conftests(self, args: list[str]) -> None:
-        gc.freeze()
-        print("ready", flush=True)
-        for line in sys.stdin:
-            request = _Request.read(line)
-            if (child := os.fork()) == 0:
-                request.write_here()
-                args += [*request.options, request.tests]
-                return
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        os._exit(0)
-
-
-class _CollectingServer:
-    """The same where the packages are imported: a fork collects a file of tests, and each line that
-    names one of them is a fork of that.
-    """
-
-    def __init__(self, functions: dict[str, list[FunctionType]]) -> None:
+    def __init__(self, functions: dict[str, list[FunctionType]] | None) -> None:
         self._functions = functions
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_load_initial_conftests(self, args: list[str]) -> None:
         gc.freeze()
         print("ready", flush=True)
-        collected, child, (here, there) = (), 0, socket.socketpair()
-        lines = here.makefile("rw")
         for line in sys.stdin:
-            request = _Request.read(line)
-            wanted = (*request.options, request.tests.partition("::")[0])
-            if wanted != collected:
-                lines.close(), here.close()  # before a fork, which would keep them open
-                if child:
-                    os.waitpid(child, 0)
-                here, there = socket.socketpair()
-                if (child := os.fork()) == 0:
-                    here.close()
-                    request.write_here()
-                    self._lines = there.makefile("rw")
-                    args += wanted
-                    return
-                there.close()
-                collected, lines = wanted, here.makefile("rw")
-            print(line, end="", file=lines, flush=True)
-            status = lines.readline()
-            if not status:  # of a file that cannot be collected
-                collected = ()
-            print(status.strip() or UNSEEN, flush=True)
-        lines.close(), here.close()
-        if child:
-            os.waitpid(child, 0)
-        os._exit(0)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Run the tests of each line in a fork, where its edit is planted."""
-        for line in self._lines:
-            request = _Request.read(line)
+            file, was, tests, said, *options = line.rstrip("\n").split("\t")
             if (child := os.fork()) == 0:
-                request.write_here()
-                try:
-                    plant(request.file, request.was, self._functions[request.file])
-                except LookupError:
-                    os._exit(UNSEEN)
-                # Cases of what the edited file has run first: the first that fails is enough.
-                classes = re.findall(r"^class (\w+)", Path(request.file).read_text(), re.MULTILINE)
-                session.items[:] = sorted(
-                    (item for item in session.items if _is_of(item.nodeid, request.tests)),
-                    key=lambda item: not any(f"{name}(" in item.nodeid for name in classes),
-                )
+                written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.dup2(written, 1), os.dup2(written, 2)
+                if self._functions is not None:
+                    try:
+                        plant(file, was, self._functions[file])
+                    except LookupError:
+                        os._exit(UNSEEN)
+                args += [*options, tests]
+                self._classes = re.findall(r"^class (\w+)", Path(file).read_text(), re.MULTILINE)
                 return
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            print(status, file=self._lines, flush=True)
+            print(status, flush=True)
         os._exit(0)
 
-
-def _is_of(nodeid: str, test: str) -> bool:
-    """True for a test, and for each of its cases."""
-    return nodeid == test or nodeid.startswith(f"{test}[")
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Cases of what the edited file has run first: the first that fails is enough."""
+        items.sort(key=lambda item: not any(f"{name}(" in item.nodeid for name in self._classes))
 
 
 def _serve(*, imported: bool) -> None:
     """Serve edits. Where the packages are not `imported` yet, a fork imports the edited file."""
     for name in _THEIRS:
         importlib.import_module(name)
-    server = _CollectingServer(_imported()) if imported else _Server()
+    functions = _imported() if imported else None
     options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
     options += ["--tb", "native"]  # pytest's own looks up the file of every module there is
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    status = pytest.main(options, plugins=[server])
+    status = pytest.main(options, plugins=[_Server(functions)])
     sys.stdout.flush()
     os._exit(status)
 

@@ -20,10 +20,6 @@ import pytest
 from edits import EDITS, Edit
 
 ROOT = Path(__file__).resolve().parents[2]
-CASES = [
-    pytest.param(edit, id=str(edit), marks=pytest.mark.beside(edit.tests.partition("::")[0]))
-    for edit in EDITS
-]
 
 
 def test_every_edit_still_has_its_place() -> None:
@@ -157,7 +153,7 @@ def runs(copy: Path) -> Iterator[Runs]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", CASES)
+@pytest.mark.parametrize("edit", EDITS, ids=str)
 def test_planted_edit_fails_the_named_tests(
     edit: Edit, edited: Path, runs: Runs, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
