@@ -372,8 +372,10 @@ def _series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Plan:
     return plan_horizon(budget, mechanism, profile, **about)
 
 
-def _fit_series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> ContinualTopK:
-    """The mechanism of a series."""
+def _fit_series(
+    spec: PlanSpec, profile: Profile, budget: acc.Budget, listed: range | None = None
+) -> ContinualTopK:
+    """The mechanism of a series, for a public list of items if one is given."""
     from dpselect.app.release.series import horizon_mechanism
     from dpselect.mechanisms.continual_top_k import HorizonClip
 
@@ -381,7 +383,7 @@ def _fit_series(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> Continu
     groups = groups_of(spec)
     return horizon_mechanism(
         budget,
-        domain=None if spec.unknown_domain else range(profile.size),
+        domain=listed if spec.unknown_domain else range(profile.size),
         groups=None if groups is None else range(groups.count),
         with_counts=spec.with_counts,
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells),
