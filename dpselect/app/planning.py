@@ -230,7 +230,7 @@ def _scores_request(
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of scores of another kind, and a function from a kind's name to the choice."""
     if unsupported := spec.stated_values(
-        "relation", "max_items_per_user", "groups", "with_counts", "ledger"
+        "relation", "max_items_per_user", "groups", "group_users", "with_counts", "ledger"
     ):
         raise InvalidRequest(
             f"sensitivity= is of scores of your own. Leave {next(iter(unsupported))}= out"
@@ -432,7 +432,7 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 # What a shape says by itself, and its fields therefore may not.
 _EXCLUDED = {
     "a made-up law": ("user", "item", "column", "log", "public", *FileFields.model_fields),
-    "a file of counts": ("items", "users", *FileFields.model_fields),
+    "a file of counts": ("items", "users", "user", "item", *FileFields.model_fields),
     "a log": ("items", "users", "items_per_user", "column"),
 }
 
