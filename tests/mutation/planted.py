@@ -173,12 +173,12 @@ class _CollectingServer:
         gc.freeze()
         print("ready", flush=True)
         collected, (here, there) = (), socket.socketpair()
-        lines = here.makefile("rw")
+        statuses = here.makefile()
         for line in sys.stdin:
             request = _Request.read(line)
             wanted = (*request.options, request.tests.partition("::")[0])
             if wanted != collected:
-                lines.close(), here.close()  # before a fork, which would keep them open
+                statuses.close(), here.close()  # before a fork, which would keep them open
                 here, there = socket.socketpair()
                 if os.fork() == 0:
                     here.close()
@@ -187,9 +187,12 @@ class _CollectingServer:
                     args += wanted
                     return
                 there.close()
-                collected, lines = wanted, here.makefile("rw")
-            print(line, end="", file=lines, flush=True)
-            status = lines.readline()
+                collected, statuses = wanted, here.makefile()
+            try:
+                here.sendall(line.encode())
+                status = statuses.readline()
+            except ConnectionError:  # the fork ended, which did not read the line
+                status = ""
             if not status:  # of a file that cannot be collected
                 collected = ()
             print(status.strip() or UNSEEN, flush=True)

@@ -25,6 +25,8 @@ CASES = [
     for edit in EDITS
 ]
 
+_OF_ADDRESSES = "tests/accounting/test_address.py::test_address_shows_its_password_only_to_reveal"
+
 
 def test_every_edit_still_has_its_place() -> None:
     """What is to be replaced occurs once, and the tests are there: the list does not rot."""
@@ -154,6 +156,16 @@ def runs(copy: Path) -> Iterator[Runs]:
     made.start("imported")
     yield made
     made.end()
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_collected_ends_no_run(runs: Runs, tmp_path: Path) -> None:
+    """Its tests are not run, whatever is asked of them, and those of another file are as ever."""
+    statuses = [
+        runs.status("imported", Edit("accounting/address.py", "", "", tests), tmp_path / "said", ())
+        for tests in (*("tests/none.py::test_none",) * 2, _OF_ADDRESSES)
+    ]
+    assert statuses == [planted.UNSEEN, planted.UNSEEN, 0]
 
 
 @pytest.mark.slow
