@@ -178,7 +178,8 @@ class _CollectingServer:
             request = _Request.read(line)
             wanted = (*request.options, request.tests.partition("::")[0])
             if wanted != collected:
-                statuses.close(), here.close()  # before a fork, which would keep them open
+                # before a fork, which would keep them open
+                statuses.close(), here.close(), there.close()
                 here, there = socket.socketpair()
                 if os.fork() == 0:
                     here.close()
