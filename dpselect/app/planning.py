@@ -17,6 +17,7 @@ import accounting as acc
 from accounting.address import mask
 from accounting.errors import CalibrationError, locate_errors
 from accounting.registry import kind_of
+from accounting.relations import same_relation
 from dpselect.app.release.preview import (
     Described,
     Preview,
@@ -311,7 +312,9 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
         return None, ""
     try:
         with open_ledger(spec.ledger) as ledger:
-            return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} is charged"
+            dataset = ledger.dataset(str(spec.dataset))
+            same_relation(dataset.relation, spec.relation or "add_remove")
+            return dataset.budget, f"dataset {spec.dataset!r} is charged"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
         return (
             budget,
