@@ -17,6 +17,7 @@ import accounting as acc
 from accounting.address import mask
 from accounting.errors import CalibrationError, locate_errors
 from accounting.registry import kind_of
+from accounting.relations import same_relation
 from dpselect.app.release.preview import (
     Described,
     Preview,
@@ -230,7 +231,7 @@ def _scores_request(
 ) -> tuple[TopKRequest, Callable[[Any], Choice]]:
     """The request of scores of another kind, and a function from a kind's name to the choice."""
     if unsupported := spec.stated_values(
-        "relation", "max_items_per_user", "groups", "with_counts", "ledger"
+        "relation", "max_items_per_user", "groups", "group_users", "with_counts", "ledger"
     ):
         raise InvalidRequest(
             f"sensitivity= is of scores of your own. Leave {next(iter(unsupported))}= out"
@@ -311,7 +312,9 @@ def _payer(spec: PlanSpec, budget: acc.Budget) -> tuple[acc.Budget | None, str]:
         return None, ""
     try:
         with open_ledger(spec.ledger) as ledger:
-            return ledger.dataset(str(spec.dataset)).budget, f"dataset {spec.dataset!r} is charged"
+            dataset = ledger.dataset(str(spec.dataset))
+            same_relation(dataset.relation, spec.relation or "add_remove")
+            return dataset.budget, f"dataset {spec.dataset!r} is charged"
     except (acc.ledger.LedgerUnavailable, acc.ledger.UnknownDataset):
         return (
             budget,
@@ -434,7 +437,7 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
 # What a shape says by itself, and its fields therefore may not.
 _EXCLUDED = {
     "a made-up law": ("user", "item", "column", "log", "public", *FileFields.model_fields),
-    "a file of counts": ("items", "users", *FileFields.model_fields),
+    "a file of counts": ("items", "users", "user", "item", *FileFields.model_fields),
     "a log": ("items", "users", "items_per_user", "column"),
 }
 

@@ -263,13 +263,14 @@ class Forecast(PlanPart):
 
     @classmethod
     def average(cls, forecasts: Iterable[Self], weights: Sequence[float] | None = None) -> Self:
-        """The mean of forecasts; `low` and `high` are the extremes."""
+        """The mean of forecasts; `low` and `high` are the extremes of their recalls."""
         all_of = list(forecasts)
         recall, right, released = (
             float(np.average([getattr(each, name) for each in all_of], weights=weights))
             for name in ("recall", "all_right", "released")
         )
-        low, high = min(each.low for each in all_of), max(each.high for each in all_of)
+        low, high = min(each.recall for each in all_of), max(each.recall for each in all_of)
+        recall = min(max(recall, low), high)  # which rounding may leave
         return cls(recall=recall, low=low, high=high, all_right=right, released=released)
 
 
@@ -332,18 +333,18 @@ class Forecaster:
         if self.groups is None or choice.cells:
             return Forecast.average(self._try(choice, k, 1.0, draws)[0])
         # One group of each size, since no group looks at another.
-        weighted = [
-            (count, Forecast.average(self._try(choice, k, share, draws)[0]))
+        by_size = [
+            (count, self._try(choice, k, share, draws)[0])
             for count, share in self._sizes()
             if self.profile.in_group(share).touched
         ]
-        if not weighted:
+        if not by_size:
             raise InvalidRequest(
                 "the groups have no users. State more users=, or fewer groups="
             ).at("groups")
-        return Forecast.average(
-            [each for _, each in weighted], [float(count) for count, _ in weighted]
-        )
+        counts = [float(count) for count, _ in by_size]
+        of_profiles = zip(*(each for _, each in by_size), strict=True)
+        return Forecast.average(Forecast.average(sizes, counts) for sizes in of_profiles)
 
     def forecast_by_group(
         self, choice: Choice, k: int, *, draws: int = DRAWS
@@ -409,10 +410,10 @@ class Forecaster:
         ):
             rng = np.random.default_rng([self.seed, 3])
             profile = self.profile if share == 1.0 else self.profile.in_group(share)
-            data = [
-                (*_made_up_scores(case, inner, k, is_public=self.is_public), case.size)
-                for case in fitting(profile, rng)
-            ]
+            for case in fitting(profile, rng):
+                counts = case.dense() if case is profile else _draw_counts(case, rng)
+                scores = _made_up_scores(counts, inner, is_public=self.is_public)
+                data.append((scores, top_of(counts, case.size, k), case.size))
         elif self.profile.loads is None:
             raise InvalidRequest(
                 "the profile does not say how many items users have, which decides what bounding"
@@ -451,17 +452,21 @@ class Forecaster:
         return self._users[share]
 
 
-def _made_up_scores(
-    profile: Profile, mechanism: Mechanism, k: int, *, is_public: bool
-) -> tuple[Scores, Flags]:
-    """Scores without bounds, labeled by rank, and an array that is True for the right ranks."""
-    counts = profile.dense()
+def _draw_counts(profile: Profile, rng: np.random.Generator) -> Floats:
+    """Counts (m,) of users who have an item by chance each, highest first."""
+    assert profile.users is not None, "of a law"
+    chances = np.minimum(profile.dense() / profile.users, 1)
+    counts = rng.binomial(max(1, round(profile.users)), chances)
+    return -np.sort(-counts.astype(np.float64))
+
+
+def _made_up_scores(counts: Floats, mechanism: Mechanism, *, is_public: bool) -> Scores:
+    """Scores without bounds for counts (m,), highest first, labeled by rank."""
     values = counts if is_public else counts[counts > 0]
     domain: Domain = "public" if is_public else "observed"
-    scores = Scores(
+    return Scores(
         values, sensitivity=mechanism.sensitivity_bound, labels=range(len(values)), domain=domain
     )
-    return scores, top_of(counts, len(counts), k)
 
 
 def top_of(values: Floats, size: int, k: int, least: float = 0.0) -> Flags:

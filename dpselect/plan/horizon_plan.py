@@ -154,16 +154,12 @@ def plan_horizon(
         results.append(np.mean([means for means, _ in series], axis=0))
         by_draw += [groups for _, groups in series]
     by_group = tuple(GroupForecast(*of_group) for of_group in np.mean(by_draw, axis=0).T.tolist())
-    recall, whole, released = np.array(results).transpose(1, 0, 2)
-    means_of = recall.mean(axis=1)
-    expected = Forecast(
-        recall=float(recall.mean()),
-        low=float(means_of.min()),
-        high=float(means_of.max()),
-        all_right=float(whole.mean()),
-        released=float(released.mean()),
+    means_of = np.array(results)  # (profiles, 3, periods)
+    expected = Forecast.average(
+        Forecast(recall=recall, low=recall, high=recall, all_right=right, released=released)
+        for recall, right, released in means_of.mean(axis=2).tolist()
     )
-    by_period = tuple(recall.mean(axis=0).tolist())
+    by_period = tuple(means_of[:, 0].mean(axis=0).tolist())
     words = profile.description
     return HorizonPlan(budget, mechanism, expected, by_period, by_group, words, groups, payer)
 

@@ -33,7 +33,9 @@ _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 # first ranks of a sampled log, and the standard deviation of the logarithms of their counts
 _SCATTERED, _SCATTER = 2000, 0.04
+_LEVELS = 200  # of the counts of all other ranks
 _TAKEN_OFF = 0.8  # the part of the exponent that a flat head takes off
+_STEEPEST = 1e300  # exponent, whose logarithms are finite
 # of the search for chances that add up to the mean of items per user, and its relative error
 _STEPS, _NEAR = 20, 1e-3
 _LEFT_OUT = 1e-9  # users with more items than all but so few of them are left out
@@ -358,10 +360,11 @@ class Profile:
         if self.law is None or self.users is None:
             return self
         head = min(self.size, _SCATTERED)
-        rest = np.diff(np.maximum(np.cumsum(self.multiplicities), head), prepend=head)
+        rest = np.diff(np.rint(np.geomspace(head, self.size, _LEVELS)).astype(np.int64))
         members = np.concatenate([np.ones(head, dtype=np.int64), rest[rest > 0]])
         ranks = np.cumsum(members) - (members - 1) / 2
-        logarithms = -self.law.exponent * (np.log(ranks) + _TAKEN_OFF * np.log1p(flat / ranks))
+        steep = min(self.law.exponent, _STEEPEST)
+        logarithms = -steep * (np.log(ranks) + _TAKEN_OFF * np.log1p(flat / ranks))
         logarithms[:head] += _SCATTER * rng.standard_normal(head)
         appeal = np.exp(logarithms - logarithms.max())
         mean, chances = min(self.law.items_per_user, 0.999 * self.size), appeal
@@ -372,7 +375,6 @@ class Profile:
             appeal *= missing
             chances = -np.expm1(-appeal)
         counts = self.users * chances
-        counts[:head] = np.rint(counts[:head])
         order = np.argsort(-counts, kind="stable")
         return Profile(counts[order], members[order], self.description, self.loads, self.users)
 
@@ -473,14 +475,14 @@ class Groups(PlanPart):
 def _loads(items_per_user: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
     if isinstance(items_per_user, Mapping):
         for size, amount in items_per_user.items():
-            if not _is_count(size):
+            if not _is_count(size) or size > MOST_USERS:
                 raise InvalidRequest(
-                    f"items_per_user: {quote_setting(size)} must be an integer >= 1, a number of"
-                    " items that users have"
+                    f"items_per_user: {quote_setting(size)} must be an integer from 1 to"
+                    f" {MOST_USERS:,}, a number of items that users have"
                 )
             if (
                 not isinstance(amount, int | float | np.integer | np.floating)
-                or not 0 <= amount < np.inf
+                or not 0 <= amount <= sys.float_info.max
             ):
                 raise InvalidRequest(
                     f"items_per_user[{size}]={quote_setting(amount)} must be a finite number >= 0:"
@@ -524,7 +526,7 @@ def _check_counts(counts: ArrayLike) -> Floats:
         )
     try:
         array = np.asarray(counts, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidRequest(
             "counts must be a one-dimensional array of numbers, one per item"
         ) from None

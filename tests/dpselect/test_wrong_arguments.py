@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import accounting as acc
@@ -38,6 +39,8 @@ TWICE = dps.DiscoverThenSelect(
 SERIES: Any = dps.ContinualTopK.fitted(BUDGET, k=2, periods=4)
 TABLE: Any = TWICE.discovery
 LOG, WHO = {"who": [1], "where": [1]}, {"user": "who", "item": "where"}
+TOLD, ASK = pa.table(LOG), {"k": 1, "epsilon": 1.0, "delta": 1e-6}
+SHAPE: Any = {"k": 1, "epsilon": 1.0, "shape": "zipf:1", "items": 9, "users": 9}
 
 # By the error that they raise: what is called, and the words that name field, rule and remedy.
 CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
@@ -67,6 +70,12 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
             r"votes must name a .npz or .npy file, not be a ndarray. Write an array with numpy",
         ),
         (lambda: dps.Profile.zipf(9, 9, 10**5000), "users=<huge> is more than"),
+        (lambda: dps.Profile.zipf(1, 9, 9, items_per_user={10**5000: 1}), "user: <huge> must be"),
+        (lambda: dps.Profile.zipf(1, 9, 9, items_per_user={1: 10**5000}), "=<huge> must be"),
+        (lambda: dps.Profile.of_counts([10**5000], public=True), "counts must be a one-dim"),
+        (lambda: D.topk(TOLD, **ASK, user=-(10**5000), item="where"), "user=<huge> is not a col"),
+        (lambda: D.topk(TOLD, **ASK, user="who", item=10**5000), "item=<huge> is not a column"),
+        (lambda: dps.plan(**SHAPE, group_users={"a": 10**5000}), "group_users= names groups"),
         (lambda: D.Session(3, "x"), "ledger must be an accounting.Ledger, not int. Open one"),
         (lambda: D.verify.worst_case(CURVE), "mechanism must be .* not BoundedRange. Pass"),
         (lambda: D.verify.worst_case(EM, candidates="x"), "candidates=<str> must be an"),
@@ -106,6 +115,7 @@ CALLS: dict[type[acc.AccountingError], list[tuple[Callable[[], Any], str]]] = {
     dps.errors.EventLogError: [
         (lambda: D.topk(LOG, k=1, epsilon=1.0, domain=[1, 10**5000], **WHO), "domain holds an int"),
         (lambda: D.topk(LOG, k=1, epsilon=1.0, domain=[(1, -(10**5000))], **WHO), "Pass its label"),
+        (lambda: D.topk(TOLD, **ASK, **WHO, table=10**5000), "table=<huge> is for a database"),
     ],
     dps.errors.InvalidScores: [
         (

@@ -300,6 +300,12 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
                 f"group_users= names {len(self.group_users)} groups, and groups={self.groups} says"
                 " otherwise. Leave groups= out"
             )
+        if self.group_users is not None and (
+            shares := self.stated_values("groups_per_user", "group_exponent")
+        ):
+            raise ValueError(
+                f"group_users= says what {next(iter(shares))}= says. Leave one of them out"
+            )
         if (
             self.groups is None
             and self.group_users is None
@@ -337,6 +343,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, ChoiceFields):
             excluded |= {"public"}
         if not file.get("log") or excluded & {"log"}:  # columns of what topk reads
             excluded |= {"user", "item"}
+            if not any(map(overrides.get, ("log", "user", "item"))):  # and how topk reads it
+                excluded |= FileFields.model_fields.keys()
         way = _way(overrides)
         way = _way(file) if way == "releases" else way
         values = {

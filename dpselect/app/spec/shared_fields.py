@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import SkipValidation, model_validator
 
 from accounting import Budget
+from accounting.arguments import MOST_COUNT
 from accounting.errors import InvalidBudget, locate_errors
 from accounting.frozen import Count, Positive, Real
 from accounting.relations import Relation
@@ -341,13 +342,14 @@ class ItemFields(FileFields):
 
 
 def read_labels(
-    spec: Any, source: Any, column: str | None, names: str | tuple[str, ...], title: str
+    spec: Any, source: Any, column: str | None, names: Any, title: str
 ) -> tuple[Label, ...] | None:
     """Labels of a public list or its file, in the log's form, or None if there is no list."""
     from dpselect.app.events.catalog import public_list  # the help of a command does without it
 
     if source is None:
         return None
+    names = tuple(map(str, names)) if isinstance(names, tuple | list) else str(names)
     with locate_errors(title):
         labels = public_list(source, column, names, spec, title)
     composed = (unicodedata.is_normalized("NFC", label) for label in map(str, labels))
@@ -387,8 +389,7 @@ class CatalogFields(Spec):
     def catalog(self) -> tuple[Label, ...] | None:
         """The public items, from the option or its file, in the form of the log's labels."""
         item = getattr(self, "item", "item")
-        names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
-        return read_labels(self, self.domain, self.domain_column, names, "domain")
+        return read_labels(self, self.domain, self.domain_column, item, "domain")
 
 
 class GroupFields(Spec):
@@ -424,7 +425,7 @@ class GroupFields(Spec):
 
     def group_list(self) -> tuple[Label, ...] | None:
         """The public groups, read from their file if they are in one."""
-        return read_labels(self, self.groups, self.groups_column, str(self.group), "groups")
+        return read_labels(self, self.groups, self.groups_column, self.group, "groups")
 
 
 class TimeFields(Spec):
@@ -505,7 +506,10 @@ class ForecastFields(Spec):
         if self.group_users is not None and not (
             isinstance(self.group_users, Mapping)
             and self.group_users
-            and all(isinstance(size, int) and size >= 1 for size in self.group_users.values())
+            and all(
+                isinstance(size, int) and 1 <= size <= MOST_COUNT
+                for size in self.group_users.values()
+            )
         ):
             raise Contradiction("group_users", "names groups and their numbers of users, >= 1")
         return self

@@ -144,3 +144,17 @@ def test_forecast_with_a_bound_needs_items_per_user() -> None:
         forecast(vector(1.0), unknown, 5, known=True)
     assert caught.value.field == "items_per_user"
     assert forecast(vector(1.0, clip=None), unknown, 5, known=True).recall > 0.9
+
+
+def test_users_have_items_by_chance_where_none_is_bounded() -> None:
+    """Counts of few users are further apart than those of a law, by the square root of the counts;
+    items that all have, all have. Counts that were published are taken as they are.
+    """
+    alike, one = (
+        Choice(dps.PeelingTopK(k=k, scale=5.0, noise="exponential"), None) for k in (5, 1)
+    )
+    expected = forecast(alike, Profile.zipf(0.0, 50, 900), 5, known=True)
+    assert 0.25 < expected.low <= expected.recall <= expected.high < 0.55
+    assert forecast(one, Profile.zipf(0.0, 5, 1, items_per_user=5.0), 1, known=True).recall == 1
+    of_counts = Profile.of_counts([18.0] * 50, public=True)
+    assert forecast(alike, of_counts, 5, known=True).recall == 1

@@ -114,6 +114,21 @@ def test_unsupported_group_plans_are_refused() -> None:
         dps.plan(BUDGET, 3, **THREE | {"groups": 10_000}, mechanism="oneshot_top_k")
 
 
+def test_the_range_of_recall_is_over_data_and_not_over_groups() -> None:
+    """Large groups find more than small ones, and recall is their mean: of published counts it is
+    one number, and of a guessed law the least and the greatest mean.
+
+    Groups of few users, whose items have less than one user each, are planned too.
+    """
+    asked: dict[str, Any] = {"groups": 30, "max_groups_per_user": 1, "mechanism": "canonical_top_k"}
+    published = Profile.of_counts([900, 500, 90, 40, 9], public=True, items_per_user=1)
+    known = dps.plan(BUDGET, 2, profile=published, **asked).recommended.expected
+    assert known.low == known.recall == known.high
+    few = Profile.zipf(1.0, items=300, users=1000)
+    guess = dps.plan(BUDGET, 5, profile=few, **asked).recommended.expected
+    assert 0 <= guess.low < guess.recall < guess.high < 0.5
+
+
 def test_plan_without_a_group_bound_uses_one_table() -> None:
     """It costs the budget once, whatever the groups."""
     plan = dps.plan(BUDGET, 3, profile=SHAPE, unknown_domain=True, groups=4, groups_per_user=2.0)

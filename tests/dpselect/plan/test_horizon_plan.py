@@ -136,6 +136,18 @@ def test_a_plan_recommends_what_continual_run_runs(unknown: bool, grouped: bool)
     assert np.mean(planned.by_period) == pytest.approx(planned.expected.recall)
 
 
+@pytest.mark.parametrize("periods", [None, 2])
+def test_a_plan_is_for_the_relation_of_the_dataset(periods: Any, tmp_path: Path) -> None:
+    """A release of a series or of one question would be refused by the ledger."""
+    asked: dict[str, Any] = {"profile": SHAPE, "periods": periods, "dataset": "shop"}
+    with acc.Ledger.open(f"sqlite:///{tmp_path / 'p.db'}") as ledger:
+        ledger.create_dataset("shop", BUDGET, "replace_one")
+        with pytest.raises(acc.RelationMismatch, match="cannot be combined"):
+            dps.plan(BUDGET, 3, **asked, ledger=ledger)
+        planned = dps.plan(BUDGET, 3, **asked, ledger=ledger, relation="replace_one")
+    assert planned.payer == "dataset 'shop' is charged"
+
+
 def test_infeasible_horizon_simulations_are_refused() -> None:
     """More items than the profile has, and more counts than memory holds."""
     with pytest.raises(InvalidRequest, match="k=101 items cannot come out"):

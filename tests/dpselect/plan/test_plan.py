@@ -238,6 +238,14 @@ FEW = Profile.of_counts([5.0] * 4 + [0.0] * 196, public=True)
         ({"budget": 1.0, "k": 5}, "budget must be"),
         ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
         ({"k": 5, "groups_per_user": 2.0}, "a plan for groups needs groups="),
+        (
+            {"k": 5, "group_users": {"a": 9}, "groups_per_user": 2.0},
+            "group_users= says what groups_per_user= says",
+        ),
+        (
+            {"k": 5, "group_users": {"a": 9}, "sensitivity": dps.Sensitivity()},
+            "Leave group_users= out",
+        ),
         ({"k": 5, "periods": 3, "releases": 2}, "releases= does not go with periods="),
         ({"k": 5, "periods": 3, "items_per_period": 2}, "items_per_period= says"),
         (

@@ -102,7 +102,7 @@ def test_a_shape_keeps_its_counts_and_is_immutable() -> None:
 
 def test_sampled_logs_keep_the_numbers_of_users_and_pairs() -> None:
     """Neither a flat head nor scatter changes the sum of counts or the exponent of the tail, and no
-    item has more users than there are.
+    item has more users than there are. Where most items have less than one user, the sum stays too.
 
     Counts that were published are taken as they are.
     """
@@ -115,6 +115,14 @@ def test_sampled_logs_keep_the_numbers_of_users_and_pairs() -> None:
     assert flat.values[0] < 0.3 * steep.values[0]
     sparse = Profile.zipf(1.5, 2000, 10**9).sample_log(0.0, np.random.default_rng(3)).dense()
     assert np.log(sparse[99] / sparse[999]) == pytest.approx(1.5 * np.log(10), rel=0.05)
+    rare = Profile.zipf(1.0, 50_000, 1000).sample_log(0.0, np.random.default_rng(3)).dense()
+    harmonic = 1 / np.arange(1, 50_001)
+    assert (len(rare), rare.sum()) == (50_000, pytest.approx(1000, rel=0.005))
+    assert rare[:100].sum() / 1000 == pytest.approx(harmonic[:100].sum() / harmonic.sum(), rel=0.03)
+    few = Profile.zipf(1.0, 1000, 10).sample_log(100.0, np.random.default_rng(3))
+    assert few.dense().sum() == pytest.approx(10, rel=0.005)
+    steepest = Profile.zipf(1e308, 50, 50).sample_log(10.0, np.random.default_rng(3)).dense()
+    assert (len(steepest), steepest[1]) == (50, 0)
     published = Profile.of_counts([3, 2, 1], public=True)
     assert published.sample_log(9.0, np.random.default_rng(3)) is published
 

@@ -124,7 +124,7 @@ class RoleColumns:
         by_role |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
         columns = {role: column for role in SHORT if (column := by_role.get(role)) is not None}
         for field, column in columns.items():
-            if type(column) not in (str, int) or (isinstance(column, int) and column >= 2**31):
+            if type(column) not in (str, int) or (isinstance(column, int) and abs(column) >= 2**31):
                 raise EventLogError(
                     f"{field}={quote_setting(column)} is not a column. Give its name, or its"
                     " number from 1"
@@ -247,7 +247,8 @@ class SourceRequest(NotPickled):
             if (value := getattr(self.options, field)) != FileOptions.model_fields[field].default:
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(
-                    f"{field}={value!r} is for {whose}, and this is {title}. Leave it out"
+                    f"{field}={quote_setting(value)} is for {whose}, and this is {title}. Leave it"
+                    " out"
                 )
 
     def table_name(self) -> str:

@@ -148,12 +148,25 @@ def test_public_log_serves_as_a_data_profile() -> None:
         (f"{log} --user person --public", "Name its columns"),
         (f"{log} {columns} --public --users 9", "--users does not go with a log"),
         (f"{ask} {MADE_UP} {columns}", "--user, --item do not go with a made-up law"),
+        (f"{log} {columns} --public --counts", "--user, --item do not go with a file of counts"),
     ):
         refused = dpselect(asked)
         assert (refused.exit_code, words in refused.stderr) == (2, True), asked
     undeclared = f"plan --config release.toml {ONE} --column visitors"
     assert "(--public)" in dpselect(undeclared).stderr
     done(undeclared, "--i-declare-public")
+
+
+@pytest.mark.parametrize("more", ["", "--periods 2"])
+@pytest.mark.usefixtures("folder")
+def test_a_plan_leaves_out_how_its_file_has_topk_read_a_log(more: str) -> None:
+    """The columns and the format of the log in [data] say nothing of a shape that is no log."""
+    read = '[data]\ndelimiter = ";"\nbuckets = 4\n'
+    Path("release.toml").write_text(FILE.replace("[data]\n", read))
+    made_up = "plan --config release.toml --shape zipf:1 --items 80 --users 400"
+    assert "the top 2" in done(made_up, more).stdout
+    refused = dpselect(made_up, more, "--buckets 4")
+    assert (refused.exit_code, "--buckets does not go with" in refused.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("folder")
