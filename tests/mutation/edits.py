@@ -1439,13 +1439,10 @@ dpselect/app/planning.py
         users=HorizonClip(exponent=spec.exponent, cells=spec.cells), => users=HorizonClip(),
     dpselect/plan/test_horizon_plan.py::test_a_plan_says_whether_the_ledger_covers_the_series
         not _how_many(whole, mechanism.curve) => _how_many(whole, mechanism.curve)
-<<<<<<< HEAD
     dpselect/app/cli/plan/test_plan.py::test_a_series_of_unknown_items_is_compared_with_a_public_list
         domain=listed if => domain=None if
-=======
     dpselect/plan/test_horizon_plan.py::test_a_plan_is_for_the_relation_of_the_dataset
         same_relation(dataset.relation, spec.relation or "add_remove") => pass
->>>>>>> h-rev
 dpselect/plan/default.py
     dpselect/app/release/test_topk.py::test_the_default_is_a_mechanism_that_the_engine_can_run[replace_one-1-1.0-False-duckdb]
         and not (self.held and request.candidates is not None) =>
