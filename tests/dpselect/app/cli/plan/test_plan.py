@@ -205,7 +205,7 @@ def test_all_items_are_kept_as_a_number_that_topk_takes(domain: str) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_series_of_unknown_items_is_compared_with_a_public_list() -> None:
     """As `continual run --dry-run` compares it."""
-    made_up = "--shape zipf:1.1 --items 80 --users 200 --items-per-user 4 --unknown-domain"
+    made_up = "--shape zipf:1.1 --items 80 --users 400 --items-per-user 4 --unknown-domain"
     said = done(f"plan --k 5 --epsilon 1 --delta 1e-6 --periods 2 {made_up} --seed 1").stdout
     unknown, public = re.findall(r"(?:expect|items:) about (\d) of 5", said)
     assert int(unknown) < int(public)
