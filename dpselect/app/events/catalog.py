@@ -307,13 +307,15 @@ def _lines(source: Path, options: FileOptions, title: str) -> list[str]:
             text = plain(source, folder / "catalog", options.encoding).read_text(encoding="utf-8")
     except UnicodeDecodeError:
         text = None
-    if text is None and format_of(source, options.format) is not None:
-        raise EventLogError(f"{title} {not_encoded()}")
-    if text is None or "\0" in text:
+    suffix = inner_suffix(source)
+    unread = suffix != "" and format_of(source, options.format) is None
+    if unread and (text is None or "\0" in text):
         raise EventLogError(
             f"{title} is not a list of one label per line in UTF-8, and no format that is read has"
-            f" names in {inner_suffix(source)!r}. Convert it to Parquet, CSV or such a list"
+            f" names in {suffix!r}. Convert it to Parquet, CSV or such a list"
         )
+    if text is None:
+        raise EventLogError(f"{title} {not_encoded()}")
     labels = [label for label in text.split("\n") if label not in (*options.missing, *options.null)]
     normalized = (normalize_label(label, options.normalize) for label in labels)
     return [label for label in normalized if label]

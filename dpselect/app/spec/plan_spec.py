@@ -366,7 +366,8 @@ _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": Votes
 # What is asked where it is said, beside releases, of which all is but what others own.
 _TAKES: Mapping[Way, Collection[str]] = {
     "periods": {
-        *{**OverTimeFields.model_fields, **ProfileFields.model_fields},
+        *OverTimeFields.model_fields,
+        *ProfileFields.model_fields,
         *ContinualSpec.model_fields,
         "seed",
     },

@@ -204,6 +204,15 @@ def test_a_catalog_in_a_format_that_is_not_read_is_refused_by_its_name(
         events.read_catalog(path)
 
 
+@pytest.mark.parametrize("name", ["items", "items.txt"])
+def test_a_list_that_is_not_utf8_is_told_to_state_its_encoding(tmp_path: Path, name: str) -> None:
+    """A name without an ending is that of a list too."""
+    (tmp_path / name).write_bytes("café".encode("cp1252"))
+    with pytest.raises(EventLogError, match=r"is not valid UTF-8\. State its encoding="):
+        events.read_catalog(tmp_path / name)
+    assert events.read_catalog(tmp_path / name, encoding="cp1252") == ["café"]
+
+
 @pytest.mark.parametrize("kind", [pa.table, pd.DataFrame, pl.DataFrame, pl.LazyFrame])
 def test_catalog_table_is_read_by_its_label_column(kind: Any) -> None:
     """It is read like a file, and never taken for a list of the names of its columns."""
