@@ -10,6 +10,7 @@ import numbers
 from accounting.errors import AccountingError, InvalidArgument
 
 MOST_COUNT = 10**18  # counts stay far from the limits of floats and of 64 bits
+_LONGEST = 60  # longest configuration value that an error quotes
 _INTEGERS = (int, numbers.Integral)  # the usual one first: an abstract class is slow to ask
 
 
@@ -51,3 +52,14 @@ def quote(value: object) -> str:
     ):
         return repr(value)
     return f"<{'huge' if isinstance(value, numbers.Integral) else type(value).__name__}>"
+
+
+def quote_setting(value: object) -> str:
+    """Return a scalar as text, and only the type of anything larger.
+
+    Scalars are configuration and may be quoted; anything larger could be data.
+    """
+    if isinstance(value, str):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+    return quote(value)

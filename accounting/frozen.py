@@ -19,10 +19,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from accounting.arguments import MOST_COUNT, quote
+from accounting.arguments import MOST_COUNT, quote_setting
 from accounting.errors import AccountingError
-
-_LONGEST = 60  # longest configuration value that an error quotes
 
 
 def in_full(value: object) -> str:
@@ -213,17 +211,6 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
     )
     remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
     return f"{cls.__name__}.{path}={quote_setting(detail['input'])} must be {rule}{remedy}"
-
-
-def quote_setting(value: object) -> str:
-    """Return a scalar as text, and only the type of anything larger.
-
-    Scalars are configuration and may be quoted; anything larger could be data.
-    """
-    if isinstance(value, str):
-        text = repr(value)
-        return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    return quote(value)
 
 
 def _real(value: object) -> object:

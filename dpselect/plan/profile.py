@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting.address import mask
-from accounting.frozen import Count, Frozen, Real, quote_setting
+from accounting.arguments import quote_setting
+from accounting.frozen import Count, Frozen, Real
 from accounting.numbers import Floats, Integers
 from accounting.relations import Relation
 from dpselect.errors import InvalidRequest

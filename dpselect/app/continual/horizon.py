@@ -19,8 +19,8 @@ import numpy as np
 
 from accounting import AccountingError, Ledger, zero
 from accounting.address import mask
+from accounting.arguments import quote_setting
 from accounting.files import require_new
-from accounting.frozen import quote_setting
 from accounting.ledger import ChargeOptions, ClaimConflict, Dataset, Receipt
 from accounting.numbers import Floats, Integers
 from dpselect.app.continual.state import Closed, Events, Meta, State

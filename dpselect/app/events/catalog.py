@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.address import mask
-from accounting.frozen import quote_setting
+from accounting.arguments import quote_setting
 from accounting.numbers import Integers
 from dpselect.app.events.engine import (
     Engine,

@@ -13,8 +13,7 @@ from typing import Any, Self, final
 
 from pydantic import Field, SkipValidation, model_validator
 
-from accounting.arguments import quote
-from accounting.frozen import quote_setting
+from accounting.arguments import quote, quote_setting
 from dpselect.app.events.catalog import (
     Labels,
     ListOptions,

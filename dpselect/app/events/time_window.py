@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Literal, Self, final, get_args
 from zoneinfo import ZoneInfo
 
-from accounting.frozen import quote_setting
+from accounting.arguments import quote_setting
 from dpselect.app.events.dialect import Dialect, matches
 from dpselect.errors import DpSelectError, EventLogError, InvalidRequest
 

@@ -18,8 +18,9 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, field_validator
 
 from accounting.address import Address, hide_password, hide_passwords
+from accounting.arguments import quote_setting
 from accounting.errors import locate_errors
-from accounting.frozen import Frozen, PlainType, plain, quote_setting
+from accounting.frozen import Frozen, PlainType, plain
 from dpselect.errors import InvalidRequest
 
 LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"

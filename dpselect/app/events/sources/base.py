@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from accounting.address import mask
-from accounting.frozen import quote_setting
+from accounting.arguments import quote_setting
 from dpselect.app.events.dialect import EMBEDDED
 from dpselect.app.events.file_options import FileOptions
 from dpselect.app.events.not_pickled import NotPickled
